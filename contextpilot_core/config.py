@@ -1,0 +1,104 @@
+"""The engine's configuration: one frozen object, checked when it is made."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from contextpilot_core.errors import ConfigError
+from contextpilot_core.types import ContextBlock
+
+Strategy = Literal["greedy", "paper", "none"]
+Schedule = Literal["depth-first", "paper", "arrival"]
+NoteStyle = Literal["compact", "full", "none"]
+Linkage = Literal["average", "complete", "single"]
+
+DEFAULT_HINT = "See [Doc {label}] above."
+DEFAULT_UNLABELLED_HINT = "Same text as in an earlier message."
+DEFAULT_SPAN_HINT = "(see [Doc {label}])"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """How a `ReuseEngine` behaves. Raises `ConfigError` for a value outside its rule.
+
+    strategy: "greedy" (ours), "paper" (clustering, algorithms 1-5) or "none" (retrieval order).
+    schedule: execution order of a batch.
+    cache_tokens: block tokens that a namespace's cache is believed to hold; None is unbounded.
+    kv_block: tokens per KV block of the engine behind; reuse is counted in whole KV blocks.
+    in_flight_seconds: how long a plan made with ``commit=False`` waits for ``commit`` before it is taken back.
+    note: the order note, written only when blocks were moved.
+    dedup: send a body once per request and hint at what the messages already show; span_dedup: inside blocks too.
+    budget, pinned: selection (off unless both are given): send ``budget`` blocks, the first ``pinned`` by rank always.
+    alpha: weight of the position gaps in eq. 1 (0.001 to 0.01). linkage: how "paper" joins clusters.
+    renderer: turns a block into the body that is sent; identity follows the body. Default: the text alone.
+    hint, unlabelled_hint, span_hint: wording; ``{label}`` stands for the number, every other character is literal.
+    max_visits: nodes that one search of the prefix tree may visit.
+    max_requests, max_messages, message_seconds: bounds of what is remembered per namespace.
+    """
+
+    strategy: Strategy = "greedy"
+    schedule: Schedule = "depth-first"
+    cache_tokens: int | None = 40_000
+    kv_block: int = 16
+    in_flight_seconds: float = 60.0
+    note: NoteStyle = "compact"
+    dedup: bool = True
+    span_dedup: bool = True
+    budget: int | None = None
+    pinned: int | None = None
+    alpha: float = 0.001
+    linkage: Linkage = "average"
+    renderer: Callable[[ContextBlock], str] | None = None
+    hint: str = DEFAULT_HINT
+    unlabelled_hint: str = DEFAULT_UNLABELLED_HINT
+    span_hint: str = DEFAULT_SPAN_HINT
+    max_visits: int = 256
+    max_requests: int = 250_000
+    max_messages: int = 20_000
+    message_seconds: float = 3_600.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _one_of("strategy", self.strategy, get_args(Strategy))
+        _one_of("schedule", self.schedule, get_args(Schedule))
+        _one_of("note", self.note, get_args(NoteStyle))
+        _one_of("linkage", self.linkage, get_args(Linkage))
+        for name in ("kv_block", "max_visits", "max_requests", "max_messages"):
+            _at_least_one(name, getattr(self, name))
+        if self.cache_tokens is not None:
+            _at_least_one("cache_tokens", self.cache_tokens, "a positive number, or None for an unbounded cache")
+        for name in ("in_flight_seconds", "message_seconds"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not value > 0:
+                raise ConfigError(f"{name}={value!r} must be a number of seconds above 0; give for example 60")
+        if not 0.001 <= self.alpha <= 0.01:
+            raise ConfigError(f"alpha={self.alpha!r} must be in [0.001, 0.01] (eq. 1); the default is 0.001")
+        for name in ("hint", "span_hint", "unlabelled_hint"):
+            _hint_wording(name, getattr(self, name))
+        self._check_selection()
+
+    def _check_selection(self) -> None:
+        if (self.budget is None) != (self.pinned is None):
+            raise ConfigError(
+                f"budget={self.budget!r} and pinned={self.pinned!r} belong together; give both or neither"
+            )
+        if self.budget is None or self.pinned is None:
+            return
+        _at_least_one("budget", self.budget)
+        if isinstance(self.pinned, bool) or not isinstance(self.pinned, int) or not 0 <= self.pinned <= self.budget:
+            raise ConfigError(f"pinned={self.pinned!r} must be an int between 0 and budget={self.budget}; lower it")
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}; choose one of them")
+
+
+def _at_least_one(name: str, value: object, rule: str = "a whole number of at least 1") -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name}={value!r} must be {rule}; change it")
+
+
+def _hint_wording(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value.strip() or "\n" in value:
+        raise ConfigError(f"{name}={value!r} must be one line of text; '{{label}}' stands for the number")

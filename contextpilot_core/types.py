@@ -1,0 +1,96 @@
+"""Values that travel between callers, stages and the engine: frozen, keyword-only, without behaviour."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Message: TypeAlias = Mapping[str, Any]
+"""One chat message in OpenAI form: ``role``, ``content`` (str, list of parts or None) and whatever else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextBlock:
+    """One retrieved unit. ``text`` is its identity; ``id`` is a label for people and may be anything or None."""
+
+    text: str
+    id: Any = None
+    title: str | None = None
+    metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextRequest:
+    """What one request brings: its blocks best first, and what stands around them in the prompt.
+
+    ``messages`` is the history without the new question. ``session_id=None`` is stateless.
+    """
+
+    blocks: Sequence[str | ContextBlock]
+    query: str = ""
+    instructions: str = ""
+    messages: Sequence[Message] = ()
+    session_id: str | None = None
+    request_id: str | None = None
+    namespace: str = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hint:
+    """A block that was not sent again because the messages already show it.
+
+    ``position`` is its place in the caller's list; ``label`` the number of the ``[Doc n]`` that holds the same
+    text, or None when it stands in a message that we did not render.
+    """
+
+    position: int
+    label: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of one block's body. ``label`` None: sent literally; else replaced by a hint to ``[Doc label]``.
+
+    ``text`` is always the original text, so joining the segments of a block restores its body.
+    """
+
+    text: str
+    label: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpanSource:
+    """One contiguous text that the prompt literally shows inside ``[Doc label]``; ``anchors``: hash -> offset."""
+
+    label: int
+    text: str
+    anchors: Mapping[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvictionReport:
+    """What ``evict`` did: ids that were released, ids that were not live, tokens that left the cache view."""
+
+    evicted: tuple[str, ...]
+    unknown: tuple[str, ...]
+    freed_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineStats:
+    """Counters since the engine was made or reset, and the present size of its state (tokens are block tokens)."""
+
+    planned: int
+    committed: int
+    abandoned: int
+    expired: int
+    in_flight: int
+    live_requests: int
+    cached_tokens: int
+    known_blocks: int
+    known_messages: int
+    block_tokens: int
+    expected_reused_tokens: int
+    note_tokens: int
+    hinted_tokens: int
+    dropped_blocks: int
+    namespaces: int
