@@ -1,0 +1,152 @@
+"""The demo's documents: titled chunks of the Python language reference, or of a folder of text files."""
+
+import importlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from contextpilot_core.errors import ConfigError, MissingExtraError
+from contextpilot_core.tokens import estimate_tokens
+
+MAX_TOKENS = 160
+"""Tokens of a chunk by `estimate_tokens`; a small model's tokenizer counts about a quarter more in Python text."""
+
+SUFFIXES = (".md", ".markdown", ".rst", ".txt")
+
+_UNDERLINE = re.compile(r"([=\-*~^\"'#+])\1{2,}")
+_MARKDOWN_HEADING = re.compile(r"#{1,6}\s+(.+?)\s*#*")
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """One retrievable unit. ``text`` starts with its title, so that model and search see where it belongs."""
+
+    id: str
+    title: str
+    text: str
+
+
+def python_reference(max_tokens: int = MAX_TOKENS) -> list[Chunk]:
+    """Return the Python language reference, which CPython ships as ``pydoc_data.topics``, as chunks.
+
+    Raises `MissingExtraError` where the distribution left that module out.
+    """
+    try:
+        topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    except ImportError as error:
+        raise MissingExtraError(
+            "this Python has no module pydoc_data.topics, the demo's default documents; "
+            "install the full standard library (Debian: apt-get install libpython3-stdlib) or give --docs FOLDER"
+        ) from error
+    return chunk_texts(sorted(topics.items()), max_tokens)
+
+
+def read_folder(folder: Path, max_tokens: int = MAX_TOKENS) -> list[Chunk]:
+    """Return the text and Markdown files below ``folder``, in order of their paths, as chunks.
+
+    Raises `ConfigError` when the folder does not exist or holds no such file with text in it.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"--docs {folder}: there is no such folder; give a folder that holds .md or .txt files")
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    texts = [(path.relative_to(folder).as_posix(), path.read_text("utf-8", "replace")) for path in paths]
+    chunks = chunk_texts(texts, max_tokens)
+    if not chunks:
+        raise ConfigError(f"--docs {folder}: no text in files named {', '.join('*' + s for s in SUFFIXES)}; add some")
+    return chunks
+
+
+def chunk_texts(texts: Sequence[tuple[str, str]], max_tokens: int = MAX_TOKENS) -> list[Chunk]:
+    """Cut named texts into chunks of at most ``max_tokens`` estimated tokens; equal chunks are kept once."""
+    chunks: dict[str, Chunk] = {}
+    for name, text in texts:
+        number = 0
+        for title, body in sections(text, default_title=name):
+            for piece in pack(body, max_tokens - estimate_tokens(title)):
+                number += 1
+                chunk = Chunk(id=f"{name}#{number}", title=title, text=f"{title}\n{piece}")
+                chunks.setdefault(chunk.text, chunk)
+    return list(chunks.values())
+
+
+def sections(text: str, default_title: str) -> Iterator[tuple[str, str]]:
+    """Yield ``(title, body)`` per section of a text with underlined or Markdown headings; bodies are never empty."""
+    title, body = default_title, list[str]()
+    lines = text.splitlines()
+    fenced, skip = False, False
+    for number, line in enumerate(lines):
+        if skip:
+            skip = False
+            continue
+        fenced ^= line.lstrip().startswith("```")
+        heading = None if fenced else _heading(line, lines[number + 1] if number + 1 < len(lines) else "")
+        if heading is None:
+            body.append(line)
+            continue
+        skip = not line.startswith("#")
+        if any(map(str.strip, body)):
+            yield title, "\n".join(body)
+        title, body = heading, []
+    if any(map(str.strip, body)):
+        yield title, "\n".join(body)
+
+
+def _heading(line: str, following: str) -> str | None:
+    """Return the title when ``line`` is a heading: ``# title``, or a title that the next line underlines."""
+    markdown = _MARKDOWN_HEADING.fullmatch(line)
+    if markdown:
+        return markdown[1]
+    is_underlined = _UNDERLINE.fullmatch(following.rstrip()) and len(following.rstrip()) >= len(line.rstrip())
+    return line.strip() if line.strip() and not line[0].isspace() and is_underlined else None
+
+
+def pack(body: str, max_tokens: int) -> Iterator[str]:
+    """Join whole paragraphs into pieces of at most ``max_tokens``; a longer paragraph is cut at lines, then words."""
+    held = ""
+    for unit in _units(body, max_tokens):
+        joined = f"{held}\n\n{unit}" if held else unit
+        if held and estimate_tokens(joined) > max_tokens:
+            yield held
+            joined = unit
+        held = joined
+    if held:
+        yield held
+
+
+def _units(body: str, max_tokens: int) -> Iterator[str]:
+    """Yield the paragraphs of ``body``, those above ``max_tokens`` in parts."""
+    for paragraph in re.split(r"\n\s*\n", body.strip("\n")):
+        if estimate_tokens(paragraph) <= max_tokens:
+            if paragraph.strip():
+                yield paragraph.rstrip()
+            continue
+        for separator, parts in (("\n", paragraph.splitlines()), (" ", _SENTENCE_END.split(paragraph))):
+            if all(estimate_tokens(part) <= max_tokens for part in parts):
+                yield from _joined(parts, separator, max_tokens)
+                break
+        else:
+            yield from _joined(_short_words(paragraph, 4 * max_tokens), " ", max_tokens)
+
+
+def _joined(parts: Sequence[str], separator: str, max_tokens: int) -> Iterator[str]:
+    """Join neighbouring parts with ``separator`` as long as they stay within ``max_tokens``."""
+    held = ""
+    for part in parts:
+        joined = f"{held}{separator}{part}" if held else part
+        if held and estimate_tokens(joined) > max_tokens:
+            yield held
+            joined = part
+        held = joined
+    if held.strip():
+        yield held
+
+
+def _short_words(text: str, max_characters: int) -> list[str]:
+    """Split at white space, and words beyond ``max_characters`` by force."""
+    return [
+        word[start : start + max_characters]
+        for word in text.split()
+        for start in range(0, len(word), max_characters)
+    ]

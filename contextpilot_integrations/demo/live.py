@@ -1,0 +1,95 @@
+"""The tables on the terminal: one per job, filled while the arms run, and a summary at the end."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from contextpilot_integrations.demo.results import Answer, Arm, Run, share
+from contextpilot_integrations.demo.wording import ARM_NAMES, UNKNOWN, change, milliseconds, percent, tokens
+
+
+class JobTable:
+    """A table of one job: a row per question, and per arm the cached tokens and the time to first token."""
+
+    def __init__(self, title: str, questions: Sequence[str], arms: Sequence[str], unit: str) -> None:
+        """Prepare empty rows; ``unit`` heads the column of numbers."""
+        self._title, self._questions, self._arms, self._unit = title, tuple(questions), tuple(arms), unit
+        self._answers = dict[tuple[str, int], Answer]()
+        self._running: str | None = None
+
+    def start(self, arm: str) -> None:
+        """Say which arm runs from now on."""
+        self._running = arm
+
+    def add(self, arm: str, answer: Answer) -> None:
+        """Fill in one answer."""
+        self._answers[arm, answer.number] = answer
+
+    def finish(self) -> None:
+        """Say that no arm runs any more."""
+        self._running = None
+
+    def __rich__(self) -> Group:
+        """Render the table and a line that says what is going on."""
+        table = Table(title=self._title, title_justify="left", title_style="bold", expand=True)
+        table.add_column(self._unit, justify="right", style="dim")
+        table.add_column("question", ratio=1, no_wrap=True, overflow="ellipsis")
+        for arm in self._arms:
+            table.add_column(f"{ARM_NAMES[arm]}\ncached", justify="right", no_wrap=True)
+            table.add_column("\nTTFT", justify="right", no_wrap=True)
+        for number, question in enumerate(self._questions):
+            cells = [cell for arm in self._arms for cell in self._cells(arm, number)]
+            table.add_row(str(number + 1), Text(question), *cells)
+        return Group(table, Text(self._status(), style="dim"))
+
+    def _cells(self, arm: str, number: int) -> tuple[Text, Text]:
+        answer = self._answers.get((arm, number))
+        if answer is None:
+            return Text("·", style="dim"), Text("·", style="dim")
+        style = "bold green" if arm == "contextpilot" else ""
+        cached = UNKNOWN if answer.cached_tokens is None else f"{answer.cached_tokens}/{tokens(answer.prompt_tokens)}"
+        return Text(cached, style=style), Text(milliseconds(answer.ttft_ms), style=style)
+
+    def _status(self) -> str:
+        if self._running is None:
+            return ""
+        done = sum(arm == self._running for arm, _ in self._answers)
+        return f"{ARM_NAMES[self._running]}: {done} of {len(self._questions)} answered"
+
+
+@contextmanager
+def shown(table: JobTable, console: Console) -> Iterator[None]:
+    """Keep ``table`` on the terminal up to date for as long as the block runs; elsewhere show it once, at the end."""
+    with Live(table, console=console, refresh_per_second=4, vertical_overflow="visible"):
+        yield
+        table.finish()
+
+
+def summary(run: Run) -> Table:
+    """Return the totals of every arm, and what changed against "plain"."""
+    table = Table(title="Summary", title_justify="left", title_style="bold", expand=True)
+    table.add_column("job")
+    table.add_column("arm")
+    for name in ("prompt", "cached", "cached %", "prefilled", "vs plain", "TTFT p50"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for job, arms in (("batch", run.batch), ("chat", run.chat)):
+        for arm in arms:
+            table.add_row(job, *_totals(arm, arms[0]), style="bold green" if arm.name == "contextpilot" else "")
+        table.add_section()
+    return table
+
+
+def _totals(arm: Arm, plain: Arm) -> tuple[str, ...]:
+    return (
+        ARM_NAMES[arm.name],
+        tokens(arm.prompt_tokens),
+        tokens(arm.cached_tokens),
+        percent(share(arm.cached_tokens, arm.prompt_tokens)),
+        tokens(arm.prefilled_tokens),
+        "" if arm is plain else change(plain.prefilled_tokens, arm.prefilled_tokens),
+        milliseconds(arm.ttft_ms_median),
+    )
