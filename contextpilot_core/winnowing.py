@@ -1,0 +1,94 @@
+"""Anchors: few positions of a text, chosen by its content, by which shared runs of texts are found.
+
+Of every 32 neighbouring windows of 32 characters the one with the smallest rolling hash is an anchor (winnowing,
+Schleimer, Wilkerson, Aiken, SIGMOD 2003). Two texts that share `CERTAIN` characters in a row share an anchor there.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+WINDOW = 32
+CERTAIN = 2 * WINDOW - 1
+MAX_TEXT = 1 << 18  # characters; the anchors of longer texts would cost more than they save: they have none
+
+_BATCH = 1 << 20
+_BASE, _MIX, _WORD = 0x9E3779B1, 0x86659FD3, 0xFFFFFFFF
+_ACROSS = np.arange(WINDOW - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Anchors of several texts: hashes and ascending positions in the joined texts; where each text starts."""
+
+    hashes: list[int]
+    positions: list[int]
+    starts: list[int]
+
+    def marks(self, number: int) -> list[tuple[int, int]]:
+        """Return (offset, hash) of one text; of neighbours with one hash (a text of short period) the first."""
+        start = self.starts[number]
+        first = bisect_left(self.positions, start)
+        last = bisect_left(self.positions, self.starts[number + 1], first)
+        hashes = self.hashes[first:last]
+        rows = zip(self.positions[first:last], hashes, [None, *hashes[:-1]], strict=True) if hashes else ()
+        return [(position - start, key) for position, key, before in rows if key != before]
+
+    def of(self, number: int) -> dict[int, int]:
+        """Return hash -> first offset of one text."""
+        return {key: offset for offset, key in reversed(self.marks(number))}
+
+
+def scan(texts: Sequence[str]) -> Scan:
+    """Find the anchors of all texts, in one pass where they are not too long together."""
+    texts = [text if len(text) <= MAX_TEXT else "" for text in texts]
+    starts = list(accumulate(map(len, texts), initial=0))
+    if starts[-1] <= _BATCH:
+        hashes, positions = _anchor_arrays("".join(texts), starts[1:-1])
+        return Scan(hashes.tolist(), positions.tolist(), starts)
+    found = Scan([], [], starts)
+    for text, start in zip(texts, starts, strict=False):
+        hashes, positions = _anchor_arrays(text, [])
+        found.hashes.extend(hashes.tolist())
+        found.positions.extend((positions + start).tolist())
+    return found
+
+
+def _anchor_arrays(text: str, cuts: Sequence[int]) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
+    """Return hashes and ascending positions of the anchors of several texts, joined, with ``cuts`` between them.
+
+    Windows across a cut are void. As they are 31, no 32 neighbours reach from one text into the next, so the anchors
+    of a text are its own, whatever stands beside it. Arithmetic is modulo 2 ** 32.
+    """
+    if len(text) < WINDOW:
+        return np.empty(0, np.uint32), np.empty(0, np.intp)
+    raw = text.encode("ascii") if text.isascii() else text.encode("utf-32-le", "surrogatepass")
+    hashes = np.frombuffer(raw, np.uint8 if len(raw) == len(text) else np.dtype("<u4")).astype(np.uint32)
+    step, factor = 1, _BASE
+    while step < WINDOW:  # a window of 2 * step characters is two windows of step characters
+        wider = hashes[:-step] * np.uint32(factor)
+        wider += hashes[step:]
+        hashes, step, factor = wider, 2 * step, factor * factor & _WORD
+    padded = np.full(len(hashes) + 2 * WINDOW - 2, _WORD, np.uint32)
+    np.multiply(hashes, np.uint32(_MIX), out=padded[WINDOW - 1 : 1 - WINDOW])
+    if cuts:
+        padded[(np.array(cuts)[:, None] + _ACROSS).ravel()] = _WORD
+    # An anchor is the least of some 32 neighbours: it equals the greatest of the minima around it.
+    hashes = padded[WINDOW - 1 : 1 - WINDOW]
+    positions = np.flatnonzero(hashes == _sliding(np.maximum, _sliding(np.minimum, padded)))
+    chosen = hashes[positions]
+    real = chosen != _WORD
+    return chosen[real], positions[real]
+
+
+def _sliding(pick: np.ufunc, values: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return the least or the greatest of every 32 neighbours, by doubling."""
+    step = 1
+    while step < WINDOW:
+        values = pick(values[:-step], values[step:])
+        step *= 2
+    return values
