@@ -59,9 +59,9 @@ def explain_plan(view: PlanView) -> str:
     for place, item in enumerate(view.items):
         lines.append(f"{place:5}  {item.position:8}  {item.tokens:6}  {_sent_as(item)}: {_name(item, 60)}")
     if view.dropped:
-        lines.append(f"Repeats, sent once: positions {_numbers(view.dropped)}")
+        lines.append(f"Repeats, sent once, at: {_numbers(view.dropped)}")
     if view.unselected:
-        lines.append(f"Not selected: positions {_numbers(view.unselected)}")
+        lines.append(f"Not selected, at: {_numbers(view.unselected)}")
     return "\n".join(lines)
 
 
@@ -71,20 +71,27 @@ def plan_html(view: PlanView) -> str:
     It needs no style sheet, script or network, takes its text colour from the page (light or dark), and escapes
     everything that comes from a document.
     """
-    before, links = _before(view)
-    height = _PITCH * max(len(before), len(view.items), 1)
-    after = [_row_after(item) for item in view.items]
     return (
         '<div style="font:13px/1.45 system-ui,sans-serif;color:inherit;max-width:900px;padding:4px 0">'
         f'<div style="font-size:15px;{_ELLIPSIS}"><b>Plan {_escape(view.request_id, 60)}</b></div>'
         f'<div style="margin:2px 0 8px">{html.escape(_figures(view))}</div>'
         f"{_bar(view)}"
         f'<div style="margin:8px 0 10px;opacity:.8">{_escape(view.reason, 400)}</div>'
+        f"{_columns(view)}</div>"
+    )
+
+
+def _columns(view: PlanView) -> str:
+    before, links = _before(view)
+    if not before:
+        return ""
+    height = _PITCH * max(len(before), len(view.items))
+    return (
         f'<div style="display:grid;grid-template-columns:minmax(0,1fr) {_GAP}px minmax(0,1fr)">'
         f"{_heading('Retrieval order')}<div></div>{_heading('Prompt order')}"
         f"<div>{''.join(before)}</div>"
         f'<svg width="{_GAP}" height="{height}" style="display:block" aria-hidden="true">{"".join(links)}</svg>'
-        f"<div>{''.join(after)}{_note(view)}</div></div></div>"
+        f"<div>{''.join(map(_row_after, view.items))}{_note(view)}</div></div>"
     )
 
 
@@ -150,6 +157,8 @@ def _bar(view: PlanView) -> str:
         (_HINT, view.hinted_tokens, "replaced by hints"),
     )
     shown = [part for part in parts if part[1] > 0]
+    if not shown:
+        return ""
     pieces = "".join(f'<div style="flex:{tokens} 0 0;background:{colour}"></div>' for colour, tokens, _ in shown)
     legend = "".join(
         f'<span style="margin-right:16px;white-space:nowrap"><span style="display:inline-block;width:10px;'
@@ -191,11 +200,15 @@ def _sent_as(item: ItemView) -> str:
 def _figures(view: PlanView) -> str:
     hints = sum(item.kind == "hint" for item in view.items)
     share = f" ({view.expected_reused_tokens / view.block_tokens:.0%})" if view.block_tokens else ""
-    return (
-        f"{_count(len(view.items) - hints, 'block')} of {view.block_tokens:,} tokens, "
-        f"{view.expected_reused_tokens:,} expected in the cache{share}; "
-        f"{_count(hints, 'hint')} in place of {view.hinted_tokens:,} tokens; note: {view.note_tokens:,} tokens"
-    )
+    parts = [
+        f"{_count(len(view.items) - hints, 'block')} of {_count(view.block_tokens, 'token')}, "
+        f"{view.expected_reused_tokens:,} expected in the cache{share}"
+    ]
+    if hints:
+        parts.append(f"{_count(hints, 'hint')} in place of {_count(view.hinted_tokens, 'token')}")
+    if view.note_tokens:
+        parts.append(f"note of {_count(view.note_tokens, 'token')}")
+    return "; ".join(parts)
 
 
 def _name(item: ItemView, limit: int) -> str:

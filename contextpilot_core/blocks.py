@@ -1,0 +1,71 @@
+"""Interned blocks: a small int for every body digest that the state of one namespace still refers to."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from contextpilot_core.errors import IntegrityError
+
+
+class BlockTable:
+    """Maps digests to ids and counts references; an id without references is forgotten and never used again."""
+
+    def __init__(self) -> None:
+        self._ids: dict[bytes, int] = {}
+        self._digests: dict[int, bytes] = {}
+        self._tokens: dict[int, int] = {}
+        self._references: dict[int, int] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def tokens(self) -> Mapping[int, int]:
+        """Tokens by id (a live view)."""
+        return self._tokens
+
+    def intern(self, digest: bytes, weigh: Callable[[], int]) -> int:
+        """Return the id of ``digest``; a new one weighs ``max(1, weigh())`` tokens and has no reference yet."""
+        known = self._ids.get(digest)
+        if known is not None:
+            return known
+        tokens = max(1, weigh())
+        block = self._next
+        self._next += 1
+        self._ids[digest] = block
+        self._digests[block] = digest
+        self._tokens[block] = tokens
+        self._references[block] = 0
+        return block
+
+    def acquire(self, blocks: Iterable[int]) -> None:
+        """Count one reference more for each id."""
+        references = self._references
+        for block in blocks:
+            references[block] += 1
+
+    def release(self, blocks: Iterable[int]) -> None:
+        """Count one reference less for each id; forget those without any."""
+        references = self._references
+        for block in blocks:
+            references[block] -= 1
+            if references[block] <= 0:
+                self._forget(block)
+
+    def sweep(self, blocks: Iterable[int]) -> None:
+        """Forget those of ``blocks`` that never got a reference."""
+        for block in blocks:
+            if self._references.get(block) == 0:
+                self._forget(block)
+
+    def _forget(self, block: int) -> None:
+        del self._ids[self._digests.pop(block)]
+        del self._tokens[block]
+        del self._references[block]
+
+    def check_integrity(self, held: Mapping[int, int]) -> None:
+        """Raise `IntegrityError` unless the references are exactly ``held`` (id -> count)."""
+        if self._references != dict(held) or self._ids.keys() != set(self._digests.values()):
+            raise IntegrityError(
+                f"the block table counts {sum(self._references.values())} references to {len(self._ids)} blocks, "
+                f"its users hold {sum(held.values())} to {len(held)}"
+            )

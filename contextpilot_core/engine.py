@@ -1,0 +1,157 @@
+"""The façade: `ReuseEngine` plans requests so that their prompts share prefixes with what is cached."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from contextpilot_core.batch import learn, plan_batch
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.errors import ConfigError, RequestTypeError
+from contextpilot_core.intake import Prepared, prepare
+from contextpilot_core.plan import BatchPlan, Plan
+from contextpilot_core.registry import Registry
+from contextpilot_core.tokens import TokenCounter, estimate_tokens
+from contextpilot_core.types import ContextBlock, ContextRequest, EngineStats, EvictionReport, Message
+
+
+class ReuseEngine:
+    """Plans prompts for reuse of the prefix cache; thread-safe, deterministic, nothing crosses namespaces.
+
+    ``token_counter`` maps a text to tokens (default: an estimate), ``clock`` gives seconds that never go back.
+
+    Raises:
+        ConfigError: ``config`` is no `EngineConfig`.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig | None = None,
+        *,
+        token_counter: TokenCounter | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        if config is not None and not isinstance(config, EngineConfig):
+            raise ConfigError(f"config must be an EngineConfig or None, got {type(config).__name__}; build one")
+        self._config = config or EngineConfig()
+        self._registry = Registry(self._config, token_counter or estimate_tokens, clock or time.monotonic)
+
+    @property
+    def config(self) -> EngineConfig:
+        """The configuration; it never changes."""
+        return self._config
+
+    def plan(
+        self,
+        blocks: Iterable[str | ContextBlock],
+        *,
+        query: str = "",
+        instructions: str = "",
+        messages: Iterable[Message] = (),
+        session_id: str | None = None,
+        request_id: str | None = None,
+        namespace: str = "default",
+        commit: bool = True,
+    ) -> Plan:
+        """Plan one request: what to send, in which order, with which hints and note.
+
+        ``blocks`` best first; ``messages`` is the history without the new question. With ``commit=False`` the plan is
+        in flight: visible to later plans until `commit` confirms it, `abandon` takes it back, or its time is over.
+
+        Raises:
+            RequestError: the request breaks a rule (`RequestTypeError` for a wrong type); nothing was changed.
+            DuplicateRequestError: ``request_id`` is live in this namespace; nothing was changed.
+        """
+        request = ContextRequest(
+            blocks=blocks,  # type: ignore[arg-type]  # any iterable: prepare() makes it a tuple
+            query=query,
+            instructions=instructions,
+            messages=messages,  # type: ignore[arg-type]
+            session_id=session_id,
+            request_id=request_id,
+            namespace=namespace,
+        )
+        prepared = prepare(request, self._config)
+        with self._registry.lock:
+            return self._registry.settle(self._registry.open(prepared), commit=commit)
+
+    def plan_batch(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
+        """Plan requests together: plans in input order, and a schedule in which neighbours share prefixes.
+
+        Raises as `plan`, and `TooManyContextsError` for more than 20,000 contexts with strategy "paper"; when one
+        request is refused, none was planned.
+        """
+        return plan_batch(self._registry, self._prepare(requests), self._config, commit=commit)
+
+    async def aplan(self, blocks: Iterable[str | ContextBlock], **options: Any) -> Plan:  # noqa: ANN401
+        """Plan one request from a coroutine; arguments as `plan`. Nothing here waits longer than microseconds."""
+        return self.plan(blocks, **options)
+
+    async def aplan_batch(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
+        """Plan a batch off the event loop; arguments as `plan_batch`."""
+        return await asyncio.to_thread(self.plan_batch, requests, commit=commit)
+
+    def commit(self, plan: Plan) -> bool:
+        """Confirm that a plan in flight was sent; again is harmless.
+
+        Returns False, and changes nothing, for a plan that was abandoned, expired, evicted or reset.
+        """
+        return self._registry.commit(plan)
+
+    def abandon(self, plan: Plan) -> bool:
+        """Take back a plan in flight that was not sent. Returns False, and changes nothing, when it is not in flight."""
+        return self._registry.abandon(plan)
+
+    def evict(self, request_ids: Iterable[str], *, namespace: str = "default") -> EvictionReport:
+        """Release requests that the engine no longer caches. Unknown ids are reported; twice is harmless.
+
+        Raises:
+            RequestTypeError: ``request_ids`` is one string instead of a sequence of ids.
+        """
+        if isinstance(request_ids, str) or not isinstance(request_ids, Iterable):
+            raise RequestTypeError(f"request_ids must be a sequence of ids, got {request_ids!r}; put it into a list")
+        freed = self._registry.evict(list(dict.fromkeys(request_ids)), namespace)
+        return EvictionReport(
+            evicted=tuple(name for name, tokens in freed.items() if tokens is not None),
+            unknown=tuple(name for name, tokens in freed.items() if tokens is None),
+            freed_tokens=sum(tokens or 0 for tokens in freed.values()),
+        )
+
+    def reset(self, namespace: str | None = None) -> None:
+        """Forget everything of one namespace, or of all (then the counters and generated ids start anew, too)."""
+        self._registry.reset(namespace)
+
+    def warm(self, requests: Iterable[ContextRequest]) -> None:
+        """Learn the usual orders from earlier traffic; later plans weigh them against what is cached.
+
+        Nothing counts as cached by this. Learnt orders stay until `reset`. Raises as `plan`.
+        """
+        learn(self._registry, self._prepare(requests))
+
+    def stats(self) -> EngineStats:
+        """Return the counters and the present size of the state, over all namespaces."""
+        return self._registry.stats()
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` unless all state is sound (for tests: it visits everything)."""
+        self._registry.check_integrity()
+
+    def _prepare(self, requests: Iterable[ContextRequest]) -> list[Prepared]:
+        if isinstance(requests, (ContextRequest, str)) or not isinstance(requests, Iterable):
+            raise RequestTypeError(
+                f"requests must be a sequence of ContextRequests, got one {type(requests).__name__}; put it into a list"
+            )
+        digests: dict[str, bytes] = {}
+        return [prepare(request, self._config, digests) for request in requests]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ReuseEngine":
+        """Return the engine itself: frameworks copy their objects, and the copies must share the state."""
+        return self
+
+    def __copy__(self) -> "ReuseEngine":
+        """Return the engine itself, as `__deepcopy__`."""
+        return self
+
+    def __reduce__(self) -> str:
+        """Refuse to be pickled: the state would be lost silently."""
+        raise TypeError("a ReuseEngine cannot be pickled: its state would be lost; make one engine per process")

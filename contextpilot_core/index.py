@@ -1,0 +1,162 @@
+"""The index of one namespace: which order a request should take, given what is cached and what was learnt.
+
+It composes the interned blocks, the view of the cache, the paper's tree of contexts (strategy "paper" only) and the
+orders learnt by ``warm``. Paths begin with the *head*: what stands in the prompt before the context of this turn.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from contextpilot_core.blocks import BlockTable
+from contextpilot_core.cache_view import CacheView
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.context_tree import ContextTree
+from contextpilot_core.errors import IntegrityError
+from contextpilot_core.tree import PrefixTree
+
+Path = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Blocks that should come first, and the tokens that following them is worth even if they are not cached."""
+
+    blocks: Path = ()
+    promise: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What a request may use: ids by rank; ``allowance`` of the ``optional`` ones at most (selection)."""
+
+    wanted: Path
+    optional: frozenset[int] = frozenset()
+    allowance: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """Contexts in an order together: final orders, tree paths, and how many leading blocks of each are shared."""
+
+    orders: Sequence[Path]
+    paths: Sequence[Path]
+    shared: Sequence[int]
+
+
+class ContextIndex:
+    """Match, insert and evict by namespace; one owner each for ids, cache view, paper trees and learnt orders."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self.blocks = BlockTable()
+        self.view = CacheView(self.blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
+        self._learnt = PrefixTree(self.blocks.tokens)
+        self._trees: dict[Path, ContextTree] = {}
+        self._tree_of: dict[str, Path] = {}
+
+    def lead(self, head: Path, candidates: Candidates) -> Lead:
+        """Return the blocks that should come first after ``head``: the longest reusable path, or the paper's match."""
+        if self._config.strategy == "none":
+            return Lead()
+        if self._config.strategy == "paper":
+            tree = self._trees.get(head)
+            return Lead(tuple(tree.matched(candidates.wanted)) if tree is not None else ())
+        cached = self.view.longest(
+            head,
+            candidates.wanted,
+            max_visits=self._config.max_visits,
+            optional=candidates.optional,
+            allowance=candidates.allowance,
+        )
+        if not self._learnt.tokens:
+            return Lead(cached)
+        return self._weigh(head, candidates, cached)
+
+    def _weigh(self, head: Path, candidates: Candidates, cached: Path) -> Lead:
+        """Choose between what is cached now and what was often asked for, by the tokens each is worth.
+
+        A learnt path that is not cached yet pays later, and only if it stays cached until then: its tokens count by
+        half, times the share of all learnt tokens that the cache can hold.
+        """
+        weights = self.blocks.tokens
+        node, used, matched = self._learnt.walk(head)
+        if matched < len(head):
+            return Lead(cached)
+        learnt = self._learnt.longest(
+            node,
+            used,
+            candidates.wanted,
+            max_visits=self._config.max_visits,
+            optional=candidates.optional,
+            allowance=candidates.allowance,
+        )
+        capacity = self._config.cache_tokens
+        stays = 1.0 if capacity is None else min(1.0, capacity / self._learnt.tokens)
+        held = max(0, self.view.cached_blocks(head + learnt) - len(head))
+        worth = sum(weights[block] for block in learnt[:held])
+        worth += int(sum(weights[block] for block in learnt[held:]) * stays / 2)
+        if worth > sum(weights[block] for block in cached):
+            return Lead(learnt, worth)
+        return Lead(cached)
+
+    def insert(self, request_id: str, head: Path, context: Path) -> None:
+        """Let ``request_id`` hold ``head + context`` as the latest path."""
+        if self._config.strategy == "paper" and context and request_id not in self._tree_of:
+            self._trees.setdefault(head, ContextTree(self._config.alpha)).insert(request_id, context)
+            self._tree_of[request_id] = head
+        for other in self.view.admit(head + context, request_id):
+            self._leave_tree(other)
+
+    def build(self, head: Path, contexts: Mapping[str, Path]) -> Arranged:
+        """Strategy "paper": order the contexts of a batch; they are clustered when nothing stands below ``head`` yet.
+
+        Raises:
+            TooManyContextsError: more contexts than clustering can hold; nothing was changed.
+        """
+        tree = self._trees.get(head)
+        if tree is None:
+            tree = ContextTree(self._config.alpha)
+            forest = tree.build(contexts, linkage=self._config.linkage)
+            arranged = Arranged(forest.orders, forest.paths, forest.shared)
+            self._trees[head] = tree
+        else:
+            matched = [tree.matched(context) for context in contexts.values()]
+            orders = [tree.order(context) for context in contexts.values()]
+            paths = [tree.insert(request_id, context) for request_id, context in contexts.items()]
+            arranged = Arranged(orders, paths, [len(prefix) for prefix in matched])
+        for request_id in contexts:
+            self._tree_of[request_id] = head
+        return arranged
+
+    def evict(self, request_id: str) -> int | None:
+        """Forget a request: the tokens that left the view, or None when the id is unknown."""
+        self._leave_tree(request_id)
+        return self.view.release(request_id)
+
+    def learn(self, head: Path, orders: Sequence[Path]) -> None:
+        """Remember ``orders`` as what is usually asked for after ``head``."""
+        for order in orders:
+            _, fresh = self._learnt.insert(head + order)
+            self.blocks.acquire(fresh)
+
+    def _leave_tree(self, request_id: str) -> None:
+        head = self._tree_of.pop(request_id, None)
+        if head is None:
+            return
+        tree = self._trees[head]
+        tree.evict(request_id)
+        if not len(tree):
+            del self._trees[head]
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` unless the parts agree with each other."""
+        self.view.check_integrity()
+        self._learnt.check_integrity()
+        held: Counter[int] = self.view.references()
+        held.update(block for node in self._learnt.nodes() for block in node.blocks)
+        self.blocks.check_integrity(held)
+        for tree in self._trees.values():
+            tree.check_integrity()
+        if sum(len(tree) for tree in self._trees.values()) != len(self._tree_of):
+            raise IntegrityError("a request of the paper's trees is not recorded, or the reverse")

@@ -1,0 +1,220 @@
+"""Decide one request: what is sent, in which order, with which note. Reads state, never writes it.
+
+    draft  -> what is visible (hints), what is new, by rank      choose -> selection, order, the net-token rule
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from contextpilot_core.annotations import hint_line, order_note
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.conversations import Conversations, MessageRecord, Visible
+from contextpilot_core.index import Candidates, ContextIndex, Lead, Path
+from contextpilot_core.intake import Prepared
+from contextpilot_core.ordering import prefix_first
+from contextpilot_core.tokens import TokenCounter
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A request after the visible blocks were taken out. ``ids`` maps the positions still to be sent to block ids."""
+
+    prepared: Prepared
+    visible: Visible
+    head: Path
+    hints: Mapping[int, int | None]
+    ids: Mapping[int, int]
+    hinted_tokens: int
+
+    @property
+    def pinned(self) -> Path:
+        """Every id that must not be forgotten while this draft is alive."""
+        return (*self.head, *self.ids.values())
+
+    def leading(self, order: Sequence[int]) -> Path:
+        """Return the ids of ``order`` before its first hint: behind one, the bytes depend on the hint."""
+        context = []
+        for position in order:
+            block = self.ids.get(position)
+            if block is None:
+                break
+            context.append(block)
+        return tuple(context)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The decision. ``order`` holds positions; ``context`` the ids of the leading blocks before the first hint."""
+
+    order: tuple[int, ...]
+    unselected: tuple[int, ...]
+    context: Path
+    moved: bool
+    note: str
+    note_tokens: int
+    cached_blocks: int
+    expected_tokens: int
+    reason: str
+
+
+def draft(
+    prepared: Prepared, index: ContextIndex, conversations: Conversations, config: EngineConfig, count: TokenCounter
+) -> Draft:
+    """Find what the messages already show, and intern the rest (ids without reference until something is inserted)."""
+    visible = conversations.view(prepared.history)
+    head = _head(prepared, index, conversations, count)
+    hints: dict[int, int | None] = {}
+    ids: dict[int, int] = {}
+    costs: dict[int | None, int] = {}
+    hinted_tokens = 0
+    for position in prepared.positions:
+        body, digest = prepared.bodies[position], prepared.digests[position]
+        block = index.blocks.intern(digest, _weigher(count, body))
+        if config.dedup and (visible.shown or visible.foreign):
+            target = visible.labels.get(digest)
+            if target is not None or visible.shows_unlabelled(body):
+                if target not in costs:
+                    line = config.unlabelled_hint if target is None else hint_line(config.hint, target)
+                    costs[target] = count(line)
+                if costs[target] < index.blocks.tokens[block]:  # docs: rule 4
+                    hints[position] = target
+                    hinted_tokens += index.blocks.tokens[block]
+                    index.blocks.sweep((block,))
+                    continue
+        ids[position] = block
+    return Draft(prepared, visible, head, hints, ids, hinted_tokens)
+
+
+def choose(
+    draft: Draft, index: ContextIndex, config: EngineConfig, count: TokenCounter, lead: Lead | None = None
+) -> Choice:
+    """Select and order; blocks are moved only when that pays after the note (docs: "The note").
+
+    ``lead`` is a batch's proposal; it stands unless more is cached in another order right now.
+    """
+    candidates, by_rank = _candidates(draft, config)
+    found = index.lead(draft.head, candidates)
+    if lead is not None:
+        held = index.view.cached_blocks(draft.head + lead.blocks) - len(draft.head)
+        worth = max(lead.promise, _tokens(index, lead.blocks[: max(0, held)]))
+        if max(found.promise, _tokens(index, found.blocks)) <= worth:
+            found = lead
+    plain = _measure(draft, index, by_rank)
+    floor = config.kv_block
+    plain_tokens = plain.tokens // floor * floor
+    moved_order = _moved_order(draft, found.blocks, by_rank, config)
+    if moved_order == by_rank:
+        return _choice(draft, by_rank, plain, plain_tokens, "", 0, "the retrieval order already follows the cache")
+    moved = _measure(draft, index, moved_order)
+    moved_tokens = moved.tokens // floor * floor
+    note = order_note(config.note, _labels_by_rank(draft, moved_order), count)
+    note_tokens = count(note) if note else 0
+    worth = max(moved_tokens, found.promise)
+    numbers = f"{worth} expected reused tokens, retrieval order {plain_tokens}, note {note_tokens}, KV block {floor}"
+    if worth - note_tokens <= max(plain_tokens, floor):
+        return _choice(draft, by_rank, plain, plain_tokens, "", 0, f"kept the retrieval order: {numbers}")
+    return _choice(draft, moved_order, moved, moved_tokens, note, note_tokens, f"moved blocks: {numbers}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    context: Path
+    cached_blocks: int
+    tokens: int
+
+
+def _measure(draft: Draft, index: ContextIndex, order: Sequence[int]) -> _Measure:
+    path = draft.leading(order)
+    cached = max(0, index.view.cached_blocks(draft.head + path) - len(draft.head))
+    return _Measure(path, cached, _tokens(index, path[:cached]))
+
+
+def _choice(
+    draft: Draft, order: tuple[int, ...], measure: _Measure, tokens: int, note: str, note_tokens: int, reason: str
+) -> Choice:
+    sent = set(order)
+    unselected = tuple([position for position in draft.prepared.positions if position not in sent])
+    return Choice(
+        order=order,
+        unselected=unselected,
+        context=measure.context,
+        moved=bool(note) or reason.startswith("moved"),
+        note=note,
+        note_tokens=note_tokens,
+        cached_blocks=measure.cached_blocks,
+        expected_tokens=tokens,
+        reason=reason,
+    )
+
+
+def _candidates(draft: Draft, config: EngineConfig) -> tuple[Candidates, tuple[int, ...]]:
+    """Return what the search may use, and the positions that plain retrieval would send, by rank."""
+    positions = draft.prepared.positions
+    if config.budget is None or config.pinned is None or len(positions) <= config.budget:
+        return Candidates(tuple(draft.ids.values())), positions
+    optional = frozenset(draft.ids[p] for p in positions[config.pinned :] if p in draft.ids)
+    candidates = Candidates(tuple(draft.ids.values()), optional, config.budget - config.pinned)
+    return candidates, positions[: config.budget]
+
+
+def _moved_order(
+    draft: Draft, lead: Sequence[int], by_rank: tuple[int, ...], config: EngineConfig
+) -> tuple[int, ...]:
+    position_of = {block: position for position, block in draft.ids.items()}
+    first = [position_of[block] for block in lead if block in position_of]
+    if len(by_rank) == len(draft.prepared.positions):
+        return prefix_first(by_rank, first)
+    # Selection: the pinned ones and the lead stay, other places go to the best ranks (docs: "Selection").
+    pinned = by_rank[: config.pinned]
+    kept = set(pinned).union(first)
+    for position in draft.prepared.positions:
+        if len(kept) >= len(by_rank):
+            break
+        kept.add(position)
+    return prefix_first([position for position in draft.prepared.positions if position in kept], first)
+
+
+def _labels_by_rank(draft: Draft, order: Sequence[int]) -> list[int]:
+    labels: dict[int, int | None] = dict(draft.hints)
+    label = draft.visible.next_label
+    for position in order:
+        if position in draft.ids:
+            labels[position] = label
+            label += 1
+    sent = set(order)
+    by_rank = (labels[position] for position in draft.prepared.positions if position in sent)
+    return [label for label in by_rank if label is not None]
+
+
+def _head(prepared: Prepared, index: ContextIndex, conversations: Conversations, count: TokenCounter) -> Path:
+    path: list[int] = []
+    for message in prepared.history:
+        record: MessageRecord | None = conversations.get(message.digest)
+        if record is not None:
+            path.extend([index.blocks.intern(digest, _constant(tokens)) for digest, tokens in record.path])
+        path.append(index.blocks.intern(b"message:" + message.digest, _message_weigher(count, message.message, record)))
+    return tuple(path)
+
+
+def _message_weigher(
+    count: TokenCounter, message: Mapping[str, object], record: MessageRecord | None
+) -> Callable[[], int]:
+    def weigh() -> int:
+        content = message.get("content")
+        tokens = count(content) if isinstance(content, str) else count(str(content))
+        return tokens - (sum(tokens for _, tokens in record.path) if record is not None else 0)
+
+    return weigh
+
+
+def _weigher(count: TokenCounter, body: str) -> Callable[[], int]:
+    return lambda: count(body)
+
+
+def _constant(tokens: int) -> Callable[[], int]:
+    return lambda: tokens
+
+
+def _tokens(index: ContextIndex, blocks: Sequence[int]) -> int:
+    weights = index.blocks.tokens
+    return sum([weights[block] for block in blocks])

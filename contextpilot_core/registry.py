@@ -1,0 +1,161 @@
+"""The namespaces of one engine behind one lock: where requests are opened, settled and found again."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.counters import Counters
+from contextpilot_core.errors import RequestTypeError
+from contextpilot_core.index import Lead
+from contextpilot_core.intake import Prepared
+from contextpilot_core.plan import Plan, Rendering
+from contextpilot_core.planner import Draft
+from contextpilot_core.space import Namespace
+from contextpilot_core.tokens import TokenCounter
+from contextpilot_core.types import EngineStats, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A request with a reserved id and a sketch: it has to be settled or dropped."""
+
+    space: Namespace
+    name: str
+    sketch: Draft
+
+
+class Registry:
+    """Owns the namespaces, the counters and the ids that requests get; every method takes the lock itself."""
+
+    def __init__(self, config: EngineConfig, count: TokenCounter, clock: Callable[[], float]) -> None:
+        self.lock = threading.RLock()
+        self._rendering = Rendering(config, count, self._rendered)
+        self._clock = clock
+        self._spaces: dict[str, Namespace] = {}
+        self._counters = Counters()
+        self._next_id = 0
+
+    def open(self, prepared: Prepared) -> Opened:
+        """Reserve the request's id and sketch it.
+
+        Raises:
+            DuplicateRequestError: the id is live; nothing was changed.
+        """
+        with self.lock:
+            space = self._space(prepared.request.namespace)
+            name = self._reserve(space, prepared.request.request_id)
+            try:
+                return Opened(space, name, space.sketch(prepared))
+            except BaseException:
+                space.reserved.discard(name)
+                raise
+
+    def settle(self, opened: Opened, *, commit: bool, lead: Lead | None = None) -> Plan:
+        """Decide, and let the request take its place; its sketch is dropped either way."""
+        sketch = opened.sketch
+        with self.lock:
+            try:
+                plan = opened.space.settle(opened.name, sketch, commit=commit, lead=lead)
+                weights = opened.space.index.blocks.tokens
+                sent = sum([weights[sketch.ids[position]] for position in plan.order if position in sketch.ids])
+                self._counters.add(plan, sent, sketch.hinted_tokens, committed=commit)
+                return plan
+            finally:
+                self.drop((opened,))
+
+    def drop(self, batch: Iterable[Opened]) -> None:
+        """Let go of sketches and reserved ids."""
+        with self.lock:
+            for opened in batch:
+                opened.space.drop(opened.sketch)
+                opened.space.reserved.discard(opened.name)
+
+    def commit(self, plan: Plan) -> bool:
+        """Confirm a plan in flight."""
+        with self.lock:
+            space = self._home(plan)
+            if space is None:
+                return False
+            waiting = plan.request_id in space.in_flight
+            done = space.confirm(plan.request_id, plan._ticket)
+            self._counters.committed += done and waiting
+            return done
+
+    def abandon(self, plan: Plan) -> bool:
+        """Take back a plan in flight."""
+        with self.lock:
+            space = self._home(plan)
+            done = space is not None and space.take_back(plan.request_id, plan._ticket)
+            self._counters.abandoned += done
+            return done
+
+    def evict(self, request_ids: Sequence[str], namespace: str) -> dict[str, int | None]:
+        """Release requests: freed tokens by id, None for an unknown one."""
+        with self.lock:
+            space = self._spaces.get(namespace)
+            return {name: None if space is None else space.evict(name) for name in request_ids}
+
+    def reset(self, namespace: str | None) -> None:
+        """Forget one namespace, or everything."""
+        with self.lock:
+            for name in list(self._spaces) if namespace is None else [namespace]:
+                space = self._spaces.pop(name, None)
+                if space is not None:
+                    space.close()
+            if namespace is None:
+                self._counters = Counters()
+                self._next_id = 0
+
+    def stats(self) -> EngineStats:
+        """Return counters and sizes over all namespaces."""
+        with self.lock:
+            spaces = list(self._spaces.values())
+            for space in spaces:
+                self._counters.expired += space.expire()
+            return EngineStats(
+                **asdict(self._counters),
+                in_flight=sum(len(space.in_flight) for space in spaces),
+                live_requests=sum(len(space.index.view.tree.requests) for space in spaces),
+                cached_tokens=sum(space.index.view.tokens for space in spaces),
+                known_blocks=sum(len(space.index.blocks) for space in spaces),
+                known_messages=sum(len(space.conversations) for space in spaces),
+                namespaces=len(spaces),
+            )
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` unless all state is sound."""
+        with self.lock:
+            for space in self._spaces.values():
+                space.check_integrity()
+
+    def _space(self, namespace: str) -> Namespace:
+        space = self._spaces.get(namespace)
+        if space is None:
+            space = self._spaces[namespace] = Namespace(self._rendering, self._clock)
+        self._counters.expired += space.expire()
+        return space
+
+    def _home(self, plan: Plan) -> Namespace | None:
+        """Return the namespace that made ``plan``, or None when it is another engine's or was reset since."""
+        if not isinstance(plan, Plan):
+            raise RequestTypeError(f"expected a Plan, got {type(plan).__name__}; give what plan() returned")
+        space = self._spaces.get(plan.request.namespace)
+        if space is None or plan._ticket.home is not space:
+            return None
+        self._counters.expired += space.expire()
+        return space
+
+    def _reserve(self, space: Namespace, request_id: str | None) -> str:
+        while request_id is None:
+            self._next_id += 1
+            name = f"r{self._next_id}"
+            request_id = None if space.is_live(name) else name
+        space.reserve(request_id)
+        return request_id
+
+    def _rendered(self, plan: Plan, messages: Sequence[Message]) -> None:
+        with self.lock:
+            space = self._home(plan)
+            if space is not None:
+                space.remember(plan, messages)

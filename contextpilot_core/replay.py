@@ -1,0 +1,205 @@
+"""Replay a retrieval trace through the engine and a simulated prefix cache (docs: "Replay").
+
+The cache is simulated apart from the engine's own view: whole blocks, all nodes of a path get one tick, insert, then
+evict the oldest leaves until within capacity, never the path just used.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from contextpilot_core.blocks import BlockTable
+from contextpilot_core.cache_view import CacheView
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.engine import ReuseEngine
+from contextpilot_core.errors import ConfigError, TraceError
+from contextpilot_core.metrics import net_reuse, reuse, upper_bound
+from contextpilot_core.plan import Plan
+from contextpilot_core.traces import Document, TraceItem
+from contextpilot_core.types import ContextRequest
+
+Mode = Literal["offline", "online"]
+Identity = Literal["id", "text"]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayResult:
+    """What a replay measured. Tokens are block tokens; ``reuse``, ``net_reuse``, ``upper_bound``, recall: fractions.
+
+    build_seconds: time to plan the whole batch (offline, else 0). plan_us_*: microseconds per plan (online, else
+    None). upper_bound: None above 20,000 contexts. recall: share of the known evidence that was sent, and that plain
+    retrieval of as many documents would have sent; None when no evidence is known.
+    """
+
+    contexts: int
+    tokens: int
+    reused_tokens: int
+    reuse: float
+    note_tokens: int
+    net_reuse: float
+    upper_bound: float | None
+    build_seconds: float
+    plan_us_p50: float | None
+    plan_us_p99: float | None
+    peak_rss_mb: float | None
+    recall: float | None
+    recall_by_rank: float | None
+
+
+def replay(
+    trace: Sequence[TraceItem],
+    corpus: Mapping[str, Document],
+    config: EngineConfig,
+    *,
+    top_k: int = 15,
+    mode: Mode = "offline",
+    identity: Identity = "id",
+    progress: Progress | None = None,
+) -> ReplayResult:
+    """Plan every context of ``trace`` and count what a prefix cache of ``config.cache_tokens`` would reuse.
+
+    Contexts are cut to ``top_k`` ids, repeats dropped, empty ones skipped. ``config.kv_block`` rounds matched tokens
+    down. Selection (``config.budget``) is part of ``config``; ``top_k`` is then the number of candidates.
+
+    Raises:
+        TraceError: a document is not in the corpus, or has no text while ``identity="text"``.
+        ConfigError: ``top_k`` is no positive number.
+    """
+    if top_k < 1:
+        raise ConfigError(f"top_k={top_k} must be at least 1; 15 is usual")
+    items = [replace(item, doc_ids=tuple(dict.fromkeys(item.doc_ids[:top_k]))) for item in trace]
+    items = [item for item in items if item.doc_ids]
+    body_of, weights = _bodies(items, corpus, identity)
+    engine = ReuseEngine(config, token_counter=_Counter(weights))
+    requests = [ContextRequest(blocks=tuple([body_of[doc_id] for doc_id in item.doc_ids])) for item in items]
+    cache = _SimulatedCache(config, weights)
+    tell = progress or _silent
+    build_seconds, times = 0.0, []
+    if mode == "offline":
+        started = time.perf_counter()
+        batch = engine.plan_batch(requests)
+        build_seconds = time.perf_counter() - started
+        plans = list(batch.plans)
+        for done, position in enumerate(batch.schedule, start=1):
+            cache.send(plans[position])
+            tell(done, len(items))
+    else:
+        plans = []
+        for done, request in enumerate(requests, start=1):
+            started = time.perf_counter()
+            plans.append(engine.plan(request.blocks))
+            times.append((time.perf_counter() - started) * 1e6)
+            cache.send(plans[-1])
+            tell(done, len(items))
+    return _result(items, plans, cache, weights, build_seconds, sorted(times))
+
+
+class _Counter:
+    """Weighs bodies as the corpus says, and every other text (the notes) by the same rule."""
+
+    def __init__(self, weights: Mapping[str, int]) -> None:
+        self._weights = weights
+
+    def __call__(self, text: str) -> int:
+        return self._weights.get(text) or max(1, len(text) // 4)
+
+
+class _SimulatedCache:
+    """The prefix cache of the engine behind, apart from what the reuse engine believes of it."""
+
+    def __init__(self, config: EngineConfig, weights: Mapping[str, int]) -> None:
+        self._blocks = BlockTable()
+        self._view = CacheView(self._blocks, capacity=config.cache_tokens, max_requests=sys.maxsize)
+        self._kv_block = config.kv_block
+        self._weights = weights
+        self.tokens = 0
+        self.reused = 0
+
+    def send(self, plan: Plan) -> None:
+        """Count what is cached of the plan's prompt, then put it into the cache."""
+        bodies = [plan.request.blocks[position] for position in plan.order]
+        path = [self._blocks.intern(str(body).encode("utf-8", "surrogatepass"), self._weigher(body)) for body in bodies]
+        weights = self._blocks.tokens
+        matched = sum(weights[block] for block in path[: self._view.cached_blocks(path)])
+        self.reused += matched // self._kv_block * self._kv_block
+        self.tokens += sum(weights[block] for block in path)
+        self._view.admit(path)
+
+    def _weigher(self, body: object) -> Callable[[], int]:
+        return lambda: self._weights[str(body)]
+
+
+def _bodies(
+    items: Sequence[TraceItem], corpus: Mapping[str, Document], identity: Identity
+) -> tuple[dict[str, str], dict[str, int]]:
+    """Return body by document id and tokens by body; with ``identity="id"`` the id itself is the body."""
+    body_of: dict[str, str] = {}
+    weights: dict[str, int] = {}
+    for doc_id in dict.fromkeys(doc_id for item in items for doc_id in item.doc_ids):
+        document = corpus.get(doc_id)
+        if document is None:
+            raise TraceError(f"document {doc_id!r} of the trace is in no corpus file; add its file with --corpus")
+        if identity == "text" and document.text is None:
+            raise TraceError(f"document {doc_id!r} has no text in the corpus; use --identity id")
+        body = document.text if identity == "text" and document.text is not None else f"\0{doc_id}"
+        body_of[doc_id] = body
+        weights[body] = document.tokens
+    return body_of, weights
+
+
+def _result(
+    items: Sequence[TraceItem],
+    plans: Sequence[Plan],
+    cache: _SimulatedCache,
+    weights: Mapping[str, int],
+    build_seconds: float,
+    times: Sequence[float],
+) -> ReplayResult:
+    peak = _peak_rss_mb()  # before the bound, which needs memory of its own
+    notes = sum(plan.report.note_tokens for plan in plans)
+    number = {body: index for index, body in enumerate(weights)}
+    sent = [[number[str(plan.request.blocks[position])] for position in plan.order] for plan in plans]
+    bound = upper_bound(sent, list(weights.values()))
+    recall, recall_by_rank = _recall(items, plans)
+    return ReplayResult(
+        contexts=len(items),
+        tokens=cache.tokens,
+        reused_tokens=cache.reused,
+        reuse=reuse(cache.reused, cache.tokens),
+        note_tokens=notes,
+        net_reuse=net_reuse(cache.reused, notes, cache.tokens),
+        upper_bound=None if bound is None else reuse(bound, cache.tokens),
+        build_seconds=build_seconds,
+        plan_us_p50=times[len(times) // 2] if times else None,
+        plan_us_p99=times[min(len(times) - 1, len(times) * 99 // 100)] if times else None,
+        peak_rss_mb=peak,
+        recall=recall,
+        recall_by_rank=recall_by_rank,
+    )
+
+
+def _recall(items: Sequence[TraceItem], plans: Sequence[Plan]) -> tuple[float | None, float | None]:
+    """Return the mean recall over the contexts whose evidence is known: as sent, and by rank alone."""
+    sent, by_rank = [], []
+    for item, plan in zip(items, plans, strict=True):
+        if item.evidence:
+            found = item.evidence.intersection([item.doc_ids[position] for position in plan.order])
+            sent.append(len(found) / len(item.evidence))
+            by_rank.append(len(item.evidence.intersection(item.doc_ids[: len(plan.order)])) / len(item.evidence))
+    return (sum(sent) / len(sent), sum(by_rank) / len(by_rank)) if sent else (None, None)
+
+
+def _peak_rss_mb() -> float | None:
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
+
+
+def _silent(done: int, total: int) -> None:
+    """Tell nobody."""

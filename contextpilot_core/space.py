@@ -1,0 +1,142 @@
+"""Everything that one namespace owns: its index, its conversations and its requests in flight."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from contextpilot_core.conversations import Conversations, MessageRecord
+from contextpilot_core.errors import DuplicateRequestError, IntegrityError
+from contextpilot_core.index import ContextIndex, Lead
+from contextpilot_core.intake import Prepared
+from contextpilot_core.plan import Plan, Rendering, Ticket
+from contextpilot_core.planner import Draft, choose, draft
+from contextpilot_core.prompt import message_digest
+from contextpilot_core.types import Message
+
+
+class Namespace:
+    """State of one namespace; the engine holds the lock around every call."""
+
+    def __init__(self, rendering: Rendering, clock: Callable[[], float]) -> None:
+        config = rendering.config
+        self._config = config
+        self._rendering = rendering
+        self._clock = clock
+        self.index = ContextIndex(config)
+        self.conversations = Conversations(limit=config.max_messages, seconds=config.message_seconds, clock=clock)
+        # In the order of their deadlines: all plans wait equally long.
+        self.in_flight: OrderedDict[str, Ticket] = OrderedDict()
+        self.reserved: set[str] = set()
+
+    def is_live(self, request_id: str) -> bool:
+        """Tell whether an id is taken."""
+        return (
+            request_id in self.in_flight
+            or request_id in self.reserved
+            or self.index.view.tree.end_of(request_id) is not None
+        )
+
+    def reserve(self, request_id: str) -> None:
+        """Take an id for a request that will be settled soon.
+
+        Raises:
+            DuplicateRequestError: the id is live.
+        """
+        if self.is_live(request_id):
+            raise DuplicateRequestError(
+                f"request_id={request_id!r} is already live in this namespace; evict it first, or give another id"
+            )
+        self.reserved.add(request_id)
+
+    def sketch(self, prepared: Prepared) -> Draft:
+        """Find what is visible and what is new; its ids stay known until `drop`."""
+        sketch = draft(prepared, self.index, self.conversations, self._config, self._rendering.count)
+        self.index.blocks.acquire(sketch.pinned)
+        return sketch
+
+    def drop(self, sketch: Draft) -> None:
+        """Let go of the ids of a sketch."""
+        self.index.blocks.release(sketch.pinned)
+
+    def settle(self, request_id: str, sketch: Draft, *, commit: bool, lead: Lead | None = None) -> Plan:
+        """Decide and let the request take its place: visible to later plans, confirmed at once with ``commit``."""
+        choice = choose(sketch, self.index, self._config, self._rendering.count, lead)
+        self.index.insert(request_id, sketch.head, choice.context)
+        self.conversations.adopt(sketch.visible.known, request_id)
+        self.reserved.discard(request_id)
+        ticket = Ticket(self, "committed")
+        if not commit:
+            ticket = Ticket(self, "in flight", self._clock() + self._config.in_flight_seconds)
+            self.in_flight[request_id] = ticket
+        return Plan(request_id, sketch.prepared, choice, sketch.hints, sketch.visible, self._rendering, ticket)
+
+    def confirm(self, request_id: str, ticket: Ticket) -> bool:
+        """Commit a plan in flight; True also when it was committed before, False when it is gone."""
+        if ticket.state == "in flight":
+            ticket.state = "committed"
+            del self.in_flight[request_id]
+            return True
+        return ticket.state == "committed"
+
+    def take_back(self, request_id: str, ticket: Ticket) -> bool:
+        """Remove a plan in flight as if it had never been made; False when it is not in flight."""
+        if ticket.state != "in flight":
+            return False
+        ticket.state = "gone"
+        del self.in_flight[request_id]
+        self.index.evict(request_id)
+        self.conversations.release(request_id)
+        return True
+
+    def expire(self) -> int:
+        """Take back the plans whose time is over: how many."""
+        now, expired = self._clock(), 0
+        while self.in_flight:
+            request_id, ticket = next(iter(self.in_flight.items()))
+            if ticket.deadline is None or ticket.deadline > now:
+                break
+            self.take_back(request_id, ticket)
+            expired += 1
+        return expired
+
+    def evict(self, request_id: str) -> int | None:
+        """Release a request and its messages: the freed tokens, or None for an unknown id."""
+        ticket = self.in_flight.pop(request_id, None)
+        if ticket is not None:
+            ticket.state = "gone"
+        freed = self.index.evict(request_id)
+        had_messages = self.conversations.release(request_id)
+        if freed is None and not had_messages and ticket is None:
+            return None
+        return freed or 0
+
+    def remember(self, plan: Plan, messages: Sequence[Message]) -> None:
+        """Record the message that was just rendered for ``plan``, unless the plan is gone."""
+        if plan._ticket.state == "gone" or not plan.order:
+            return
+        rendering = plan.context
+        bodies, digests = plan._prepared.bodies, plan._prepared.digests
+        labels = {
+            digests[position]: label
+            for position, label, run in zip(plan.order, plan.labels, plan.segments, strict=True)
+            if label is not None and len(run) == 1 and run[0].label is None
+        }
+        path = []
+        for position, _ in zip(plan.order, plan._choice.context, strict=False):
+            path.append((digests[position], max(1, plan._rendering.count(bodies[position]))))
+        pointed = [segment.label or 0 for run in plan.segments for segment in run]
+        highest = max([label or 0 for label in plan.labels] + pointed)
+        record = MessageRecord(labels, highest, tuple(path), rendering.pieces)
+        self.conversations.record(message_digest(messages[-1]), record, plan.request_id)
+
+    def close(self) -> None:
+        """Mark every plan in flight as gone (before the namespace is forgotten)."""
+        for ticket in self.in_flight.values():
+            ticket.state = "gone"
+        self.in_flight.clear()
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` unless index, conversations and tickets are sound."""
+        self.index.check_integrity()
+        self.conversations.check_integrity()
+        if any(ticket.state != "in flight" for ticket in self.in_flight.values()):
+            raise IntegrityError("a plan is listed as in flight but is not")

@@ -1,0 +1,92 @@
+"""Read retrieval traces and corpora: JSON Lines, plain or gzip (docs: "Replay").
+
+A trace line is ``{"query_id", "doc_ids": [best first]}`` or ``{"conversation_id", "turns": [{"doc_ids"}, ...]}``;
+a corpus line ``{"id", "text"}``, or ``{"id", "text": null, "n_chars"}`` where texts cannot be given away.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contextpilot_core.errors import TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class TraceItem:
+    """One context: document ids best first, and the ids that hold the evidence (empty when unknown)."""
+
+    doc_ids: tuple[str, ...]
+    evidence: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a corpus. ``tokens`` = max(1, characters // 4); ``text`` may be withheld."""
+
+    tokens: int
+    text: str | None
+
+
+def load_corpus(paths: Sequence[Path]) -> Mapping[str, Document]:
+    """Read documents by id from one file or several.
+
+    Raises:
+        TraceError: a file or a line cannot be read.
+    """
+    documents: dict[str, Document] = {}
+    for path in paths:
+        for where, line in _lines(path):
+            identity, text = line.get("id"), line.get("text")
+            size = line.get("n_chars") if text is None else len(text)
+            if not isinstance(identity, str) or not isinstance(size, int):
+                raise TraceError(f"{where}: a document needs a string 'id' and a 'text' (or 'n_chars'); mend the line")
+            documents[identity] = Document(max(1, size // 4), text)
+    return documents
+
+
+def load_trace(path: Path, queries: Path | None = None) -> list[TraceItem]:
+    """Read the contexts of a trace; conversations are interleaved turn by turn.
+
+    ``queries``: a file of ``{"id", "evidence_ids"}`` lines for traces that do not carry the evidence themselves.
+
+    Raises:
+        TraceError: a file or a line cannot be read.
+    """
+    evidence = {}
+    for _, line in _lines(queries) if queries is not None else ():
+        evidence[line.get("id")] = line.get("evidence_ids")
+    singles: list[TraceItem] = []
+    conversations: list[list[TraceItem]] = []
+    for where, line in _lines(path):
+        if "turns" in line:
+            conversations.append([_item(where, turn, turn.get("evidence_ids")) for turn in line["turns"]])
+        else:
+            singles.append(_item(where, line, evidence.get(line.get("query_id"))))
+    longest = max(map(len, conversations), default=0)
+    turns = [turns[number] for number in range(longest) for turns in conversations if number < len(turns)]
+    return singles + turns
+
+
+def _item(where: str, line: Mapping[str, Any], evidence: object) -> TraceItem:
+    ids = line.get("doc_ids")
+    if not isinstance(ids, list) or not all(isinstance(identity, str) for identity in ids):
+        raise TraceError(f"{where}: a context needs 'doc_ids', a list of strings, best first; mend the line")
+    gold = frozenset(map(str, evidence)) if isinstance(evidence, list) else frozenset()
+    return TraceItem(tuple(ids), gold)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    where = f"{path.name}, line {number}"
+                    value = json.loads(line)
+                    if not isinstance(value, dict):
+                        raise TraceError(f"{where}: expected a JSON object, got {type(value).__name__}")
+                    yield where, value
+    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise TraceError(f"{path}: cannot be read as JSON Lines ({error}); give a .jsonl or .jsonl.gz file") from error

@@ -1,0 +1,258 @@
+"""A prefix tree over block ids: the shape of what an engine's prefix cache holds (docs: "Online", paper section 4).
+
+Edges are compressed: a node holds the run of blocks that every path through it shares. A path is a sequence of
+block ids; two paths share a node exactly as far as they are equal. Requests are names for ends of paths.
+
+    root -- [1 2] -- [3]      paths 1 2 3 and 1 2 6 9: the node [1 2] is shared,
+                  `- [6 9]    a request ends at [3], another at [6 9]
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from contextpilot_core.errors import IntegrityError
+
+
+class Node:
+    """A run of blocks below ``parent``. Only `PrefixTree` changes it."""
+
+    __slots__ = ("blocks", "children", "parent", "requests", "tokens")
+
+    def __init__(self, parent: "Node | None", blocks: list[int], tokens: int) -> None:
+        self.parent = parent
+        self.blocks = blocks
+        self.tokens = tokens
+        self.children: dict[int, Node] = {}
+        self.requests: dict[str, None] = {}
+
+    def depth(self) -> int:
+        """Return how many blocks the path to the end of this node has."""
+        node, blocks = self, 0
+        while node.parent is not None:
+            blocks += len(node.blocks)
+            node = node.parent
+        return blocks
+
+
+class PrefixTree:
+    """Search, insert and remove paths; every operation is iterative, O(length of the path).
+
+    ``weights`` maps a block id to its tokens (read only, shared with the owner of the ids).
+    """
+
+    def __init__(self, weights: Mapping[int, int]) -> None:
+        self._weights = weights
+        self.root = Node(None, [], 0)
+        self.tokens = 0
+        self._ends: dict[str, Node] = {}
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    @property
+    def requests(self) -> Collection[str]:
+        """The live request ids, oldest first."""
+        return self._ends.keys()
+
+    def walk(self, path: Sequence[int]) -> tuple[Node, int, int]:
+        """Follow ``path`` from the root: (node, blocks used of that node, blocks matched in all)."""
+        node, used, matched = self.root, 0, 0
+        for block in path:
+            if used == len(node.blocks):
+                child = node.children.get(block)
+                if child is None:
+                    break
+                node, used = child, 1
+            elif node.blocks[used] == block:
+                used += 1
+            else:
+                break
+            matched += 1
+        return node, used, matched
+
+    def longest(
+        self,
+        start: Node,
+        used: int,
+        wanted: Sequence[int],
+        *,
+        max_visits: int,
+        optional: Collection[int] = (),
+        allowance: int = 0,
+    ) -> tuple[int, ...]:
+        """Return the path below ``start`` of greatest tokens whose blocks are all in ``wanted``.
+
+        The path may hold at most ``allowance`` of the ``optional`` blocks. At most ``max_visits`` nodes are visited,
+        depth first, heavier edges first; equal paths: the first found. Children are looked up from the smaller side.
+        """
+        weights = self._weights
+        inside = set(wanted)
+        best: list[int] = []
+        best_tokens = 0
+        stack: list[tuple[Node, int, list[int], int, int]] = [(start, used, [], 0, allowance)]
+        visits = 0
+        while stack and visits < max_visits:
+            node, offset, path, tokens, left = stack.pop()
+            visits += 1
+            blocks = node.blocks
+            end = len(blocks)
+            if offset < end:
+                path = path[:]
+                while offset < end:
+                    block = blocks[offset]
+                    if block not in inside:
+                        break
+                    if block in optional:
+                        if not left:
+                            break
+                        left -= 1
+                    path.append(block)
+                    tokens += weights[block]
+                    offset += 1
+                if tokens > best_tokens:
+                    best, best_tokens = path, tokens
+                if offset < end:
+                    continue
+            children = node.children
+            if not children:
+                continue
+            if len(children) < len(inside):
+                found = [child for block, child in children.items() if block in inside]
+            else:
+                found = [children[block] for block in wanted if block in children]
+            if len(found) > 1:
+                # The heaviest child is popped first, so that a bounded search has seen the likely winner.
+                found.sort(key=_edge_tokens)
+            for child in found:
+                stack.append((child, 0, path, tokens, left))
+        return tuple(best)
+
+    def end_of(self, request_id: str) -> Node | None:
+        """Return the node at which a request ends, or None when the id is not live."""
+        return self._ends.get(request_id)
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield every node but the root, parents before children."""
+        stack = list(reversed(self.root.children.values()))
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children.values()))
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def insert(self, path: Sequence[int], request_id: str | None = None) -> tuple[list[Node], Sequence[int]]:
+        """Make ``path`` present and let ``request_id`` end there: (its nodes from the top, the blocks that are new).
+
+        Nodes are split so that every node of the result lies on the path with all of its blocks.
+        """
+        node, used, matched = self.walk(path)
+        if used < len(node.blocks):
+            node = self._split(node, used)
+        fresh = path[matched:]
+        if fresh:
+            weights = self._weights
+            tokens = sum([weights[block] for block in fresh])
+            child = Node(node, list(fresh), tokens)
+            node.children[fresh[0]] = child
+            self.tokens += tokens
+            node = child
+        if request_id is not None:
+            node.requests[request_id] = None
+            self._ends[request_id] = node
+        line = []
+        while node.parent is not None:
+            line.append(node)
+            node = node.parent
+        line.reverse()
+        return line, fresh
+
+    def release(self, request_id: str) -> list[Node] | None:
+        """Forget a request and prune upward what nobody needs: the removed nodes, or None for an unknown id."""
+        node = self._ends.pop(request_id, None)
+        if node is None:
+            return None
+        del node.requests[request_id]
+        removed = []
+        while node.parent is not None and not node.children and not node.requests:
+            parent = node.parent
+            self._unlink(node)
+            removed.append(node)
+            node = parent
+        return removed
+
+    def trim(self, leaf: Node, blocks: int) -> tuple[list[int], list[str]]:
+        """Take the last ``blocks`` blocks off a leaf: (the blocks, the requests that ended there).
+
+        When nothing is left of the leaf it goes, and its requests end at its parent; those that would end at the
+        root are forgotten.
+        """
+        touched = list(leaf.requests)
+        cut = leaf.blocks[-blocks:]
+        tokens = sum([self._weights[block] for block in cut])
+        if blocks < len(leaf.blocks):
+            del leaf.blocks[-blocks:]
+            leaf.tokens -= tokens
+            self.tokens -= tokens
+            return cut, touched
+        parent = leaf.parent
+        if parent is None:
+            raise IntegrityError("the root of a prefix tree cannot be trimmed; this is a defect")
+        self._unlink(leaf)
+        at_root = parent.parent is None
+        for request_id in touched:
+            if at_root:
+                del self._ends[request_id]
+            else:
+                parent.requests[request_id] = None
+                self._ends[request_id] = parent
+        leaf.requests.clear()
+        return cut, touched
+
+    def _split(self, node: Node, at: int) -> Node:
+        """Cut ``node`` after ``at`` blocks; the new upper part takes its place, the lower part keeps the identity."""
+        if at == 0:
+            parent = node.parent
+            return node if parent is None else parent
+        parent = node.parent
+        if parent is None:
+            raise IntegrityError("the root of a prefix tree has no blocks to split; this is a defect")
+        head = node.blocks[:at]
+        tokens = sum([self._weights[block] for block in head])
+        upper = Node(parent, head, tokens)
+        parent.children[head[0]] = upper
+        del node.blocks[:at]
+        node.tokens -= tokens
+        node.parent = upper
+        upper.children[node.blocks[0]] = node
+        return upper
+
+    def _unlink(self, node: Node) -> None:
+        parent = node.parent
+        if parent is None:
+            raise IntegrityError("the root of a prefix tree cannot be removed; this is a defect")
+        del parent.children[node.blocks[0]]
+        self.tokens -= node.tokens
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` unless links, tokens and request ends agree."""
+        seen_tokens = 0
+        seen_requests = 0
+        for node in self.nodes():
+            parent = node.parent
+            if parent is None or not node.blocks or parent.children.get(node.blocks[0]) is not node:
+                raise IntegrityError("a node of the prefix tree is not linked to its parent")
+            if node.tokens != sum(self._weights[block] for block in node.blocks):
+                raise IntegrityError(f"a node of the prefix tree counts {node.tokens} tokens, its blocks differ")
+            seen_tokens += node.tokens
+            seen_requests += len(node.requests)
+            if any(self._ends.get(request_id) is not node for request_id in node.requests):
+                raise IntegrityError("a request of the prefix tree ends at another node than recorded")
+        seen_requests += len(self.root.requests)
+        if seen_tokens != self.tokens or seen_requests != len(self._ends):
+            raise IntegrityError(
+                f"the prefix tree counts {self.tokens} tokens and {len(self._ends)} requests, "
+                f"its nodes hold {seen_tokens} and {seen_requests}"
+            )
+
+
+def _edge_tokens(node: Node) -> int:
+    return node.tokens

@@ -1,0 +1,126 @@
+"""``contextpilot-rag replay``: how much of a retrieval trace a prefix cache would reuse."""
+
+import json
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.errors import ContextPilotError
+from contextpilot_core.replay import ReplayResult
+from contextpilot_core.replay import replay as run_replay
+from contextpilot_core.traces import load_corpus, load_trace
+
+
+class Mode(str, Enum):
+    """offline: the whole trace is one batch; online: one request after the other."""
+
+    offline = "offline"
+    online = "online"
+
+
+class StrategyName(str, Enum):
+    """How documents are ordered."""
+
+    greedy = "greedy"
+    paper = "paper"
+    none = "none"
+
+
+class ScheduleName(str, Enum):
+    """In which order a batch is sent."""
+
+    depth_first = "depth-first"
+    paper = "paper"
+    arrival = "arrival"
+
+
+class NoteName(str, Enum):
+    """The order note."""
+
+    none = "none"
+    compact = "compact"
+    full = "full"
+
+
+class IdentityName(str, Enum):
+    """What makes two documents the same block."""
+
+    id = "id"
+    text = "text"
+
+
+def replay(
+    trace: Annotated[Path, typer.Argument(help="Trace or conversations, .jsonl or .jsonl.gz.")],
+    corpus: Annotated[list[Path], typer.Option(help="Corpus file; give the option again for a second one.")],
+    top_k: Annotated[int, typer.Option(min=1, help="Documents per request.")] = 15,
+    mode: Annotated[Mode, typer.Option(help="One batch, or one request after the other.")] = Mode.offline,
+    strategy: Annotated[StrategyName, typer.Option(help="How documents are ordered.")] = StrategyName.greedy,
+    schedule: Annotated[ScheduleName, typer.Option(help="Order of a batch.")] = ScheduleName.depth_first,
+    cache_tokens: Annotated[int, typer.Option(min=0, help="Tokens the cache holds; 0: unbounded.")] = 40_000,
+    candidates: Annotated[int | None, typer.Option(min=1, help="Selection: candidates per request.")] = None,
+    pinned: Annotated[int | None, typer.Option(min=0, help="Selection: best ranks that are always sent.")] = None,
+    note: Annotated[NoteName, typer.Option(help="The order note.")] = NoteName.none,
+    kv_block: Annotated[int, typer.Option(min=1, help="Tokens per KV block.")] = 1,
+    identity: Annotated[IdentityName, typer.Option(help="One block per id, or per text.")] = IdentityName.id,
+    queries: Annotated[Path | None, typer.Option(help="Queries with evidence_ids, to report recall.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Replay a retrieval trace through a simulated prefix cache and report what was reused."""
+    console = Console(stderr=True)
+    try:
+        if (candidates is None) != (pinned is None):
+            raise typer.BadParameter("--candidates and --pinned belong together; give both or neither")
+        config = EngineConfig(
+            strategy=strategy.value,
+            schedule=schedule.value,
+            cache_tokens=cache_tokens or None,
+            kv_block=kv_block,
+            note=note.value,
+            budget=None if candidates is None else top_k,
+            pinned=pinned,
+        )
+        documents, items = load_corpus(corpus), load_trace(trace, queries)
+        with _progress(console) as bar:
+            task = bar.add_task("replay", total=None)
+            result = run_replay(
+                items,
+                documents,
+                config,
+                top_k=candidates or top_k,
+                mode=mode.value,
+                identity=identity.value,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+    except ContextPilotError as error:
+        console.print(f"[red]error:[/red] {error}", markup=True, highlight=False)
+        raise typer.Exit(2) from error
+    if as_json:
+        typer.echo(json.dumps(asdict(result)))
+    else:
+        Console().print(_table(trace.name, result))
+
+
+def _progress(console: Console) -> Progress:
+    """Return a bar that shows on a terminal only."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _table(name: str, result: ReplayResult) -> Table:
+    table = Table(title=name, title_justify="left", show_header=False)
+    for field, value in asdict(result).items():
+        if value is None:
+            shown = "unknown" if field.startswith(("upper", "peak", "recall")) else "-"
+        elif field in ("reuse", "net_reuse", "upper_bound", "recall", "recall_by_rank"):
+            shown = f"{value:.1%}"
+        else:
+            shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+        table.add_row(field, shown)
+    return table
