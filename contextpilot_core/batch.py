@@ -35,7 +35,7 @@ def learn(registry: Registry, batch: Sequence[Prepared]) -> None:
     try:
         for members in group([(id(item.space), item.sketch.head) for item in opened]):
             first = opened[members[0]]
-            contexts = [tuple(opened[position].sketch.ids.values()) for position in members]
+            contexts = [tuple(dict.fromkeys(opened[position].sketch.ids.values())) for position in members]
             arranged = arrange(contexts, first.space.index.blocks.tokens)
             with registry.lock:
                 first.space.index.learn(first.sketch.head, arranged.orders)
@@ -71,7 +71,7 @@ def _context(item: Opened, config: EngineConfig) -> tuple[int, ...]:
     if config.budget is not None:
         positions = positions[: config.budget]
     ids = item.sketch.ids
-    return tuple([ids[position] for position in positions if position in ids])
+    return tuple(dict.fromkeys([ids[position] for position in positions if position in ids]))
 
 
 def _session(item: Prepared) -> tuple[str, str] | None:

@@ -24,9 +24,10 @@ class BlockTable:
         return self._tokens
 
     def intern(self, digest: bytes, weigh: Callable[[], int]) -> int:
-        """Return the id of ``digest``; a new one weighs ``max(1, weigh())`` tokens and has no reference yet."""
+        """Return the id of ``digest`` with one reference more; a new one weighs ``max(1, weigh())`` tokens."""
         known = self._ids.get(digest)
         if known is not None:
+            self._references[known] += 1
             return known
         tokens = max(1, weigh())
         block = self._next
@@ -34,7 +35,7 @@ class BlockTable:
         self._ids[digest] = block
         self._digests[block] = digest
         self._tokens[block] = tokens
-        self._references[block] = 0
+        self._references[block] = 1
         return block
 
     def acquire(self, blocks: Iterable[int]) -> None:
@@ -49,12 +50,6 @@ class BlockTable:
         for block in blocks:
             references[block] -= 1
             if references[block] <= 0:
-                self._forget(block)
-
-    def sweep(self, blocks: Iterable[int]) -> None:
-        """Forget those of ``blocks`` that never got a reference."""
-        for block in blocks:
-            if self._references.get(block) == 0:
                 self._forget(block)
 
     def _forget(self, block: int) -> None:

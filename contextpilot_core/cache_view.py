@@ -54,9 +54,7 @@ class CacheView:
         node, used, matched = self._tree.walk(head)
         if matched < len(head):
             return ()
-        return self._tree.longest(
-            node, used, wanted, max_visits=max_visits, optional=optional, allowance=allowance
-        )
+        return self._tree.longest(node, used, wanted, max_visits=max_visits, optional=optional, allowance=allowance)
 
     def admit(self, path: Sequence[int], request_id: str | None = None) -> list[str]:
         """Put ``path`` into the view as the latest used: the requests whose last blocks had to go for it."""

@@ -65,17 +65,23 @@ class Visible:
     known: tuple[tuple[bytes, "MessageRecord | MessageProfile"], ...] = ()
 
     @cached_property
-    def labels(self) -> Mapping[bytes, int]:
-        """Body digest -> label of its first occurrence, without labels that stand for two things."""
-        found: dict[bytes, int] = {}
+    def _clear(self) -> frozenset[int]:
+        """Labels that stand for one thing only; a hint may name no other."""
         uses: Counter[int] = Counter()
         for record, _ in self.shown:
             uses.update({label for label, _, _ in record.pieces} | set(record.labels.values()))
-            for digest, label in record.labels.items():
-                found.setdefault(digest, label)
         for text in self.foreign:
             uses.update(text.labels)
-        return {digest: label for digest, label in found.items() if uses[label] == 1}
+        return frozenset(label for label, number in uses.items() if number == 1)
+
+    @cached_property
+    def labels(self) -> Mapping[bytes, int]:
+        """Body digest -> label of its first occurrence, as far as the label is clear."""
+        found: dict[bytes, int] = {}
+        for record, _ in self.shown:
+            for digest, label in record.labels.items():
+                found.setdefault(digest, label)
+        return {digest: label for digest, label in found.items() if label in self._clear}
 
     @property
     def next_label(self) -> int:
@@ -90,8 +96,9 @@ class Visible:
         return any(shows_block(text.text, text.profile, body, keys) for text in self.foreign)
 
     def sources(self) -> list[SpanSource]:
-        """Return every literal run that the messages show, first message first."""
-        return [source for record, text in self.shown for source in record.sources(text)]
+        """Return every literal run that the messages show under a clear label, first message first."""
+        runs = (source for record, text in self.shown for source in record.sources(text))
+        return [source for source in runs if source.label in self._clear]
 
 
 NOTHING = Visible()

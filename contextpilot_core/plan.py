@@ -297,4 +297,3 @@ class BatchPlan:
 
 def _as_block(block: str | ContextBlock) -> ContextBlock:
     return ContextBlock(text=block) if isinstance(block, str) else block
-

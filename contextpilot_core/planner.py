@@ -1,9 +1,9 @@
 """Decide one request: what is sent, in which order, with which note. Reads state, never writes it.
 
-    draft  -> what is visible (hints), what is new, by rank      choose -> selection, order, the net-token rule
+draft  -> what is visible (hints), what is new, by rank      choose -> selection, order, the net-token rule
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from contextpilot_core.annotations import hint_line, order_note
@@ -17,7 +17,10 @@ from contextpilot_core.tokens import TokenCounter
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A request after the visible blocks were taken out. ``ids`` maps the positions still to be sent to block ids."""
+    """A request after the visible blocks were taken out.
+
+    ``ids`` maps the positions still to be sent to block ids; ``pinned``: the references that this draft holds.
+    """
 
     prepared: Prepared
     visible: Visible
@@ -25,11 +28,7 @@ class Draft:
     hints: Mapping[int, int | None]
     ids: Mapping[int, int]
     hinted_tokens: int
-
-    @property
-    def pinned(self) -> Path:
-        """Every id that must not be forgotten while this draft is alive."""
-        return (*self.head, *self.ids.values())
+    pinned: Path
 
     def leading(self, order: Sequence[int]) -> Path:
         """Return the ids of ``order`` before its first hint: behind one, the bytes depend on the hint."""
@@ -60,29 +59,47 @@ class Choice:
 def draft(
     prepared: Prepared, index: ContextIndex, conversations: Conversations, config: EngineConfig, count: TokenCounter
 ) -> Draft:
-    """Find what the messages already show, and intern the rest (ids without reference until something is inserted)."""
+    """Find what the messages already show, and intern the rest; the caller has to release ``pinned``."""
     visible = conversations.view(prepared.history)
-    head = _head(prepared, index, conversations, count)
+    hints, hinted_tokens = _hints(prepared, visible, config, count)
+    pinned: list[int] = []
+    try:
+        for digest, weigh in _head(prepared, conversations, count):
+            pinned.append(index.blocks.intern(digest, weigh))
+        head = tuple(pinned)
+        ids: dict[int, int] = {}
+        for position in prepared.positions:
+            if position not in hints:
+                weigh = _weigher(count, prepared.bodies[position])
+                ids[position] = index.blocks.intern(prepared.digests[position], weigh)
+                pinned.append(ids[position])
+    except BaseException:
+        index.blocks.release(pinned)
+        raise
+    return Draft(prepared, visible, head, hints, ids, hinted_tokens, tuple(pinned))
+
+
+def _hints(
+    prepared: Prepared, visible: Visible, config: EngineConfig, count: TokenCounter
+) -> tuple[dict[int, int | None], int]:
+    """Return label by position for what the messages show, and the tokens it saves before the hints' own."""
     hints: dict[int, int | None] = {}
-    ids: dict[int, int] = {}
+    saved = 0
+    if not config.dedup or not (visible.shown or visible.foreign):
+        return hints, saved
     costs: dict[int | None, int] = {}
-    hinted_tokens = 0
     for position in prepared.positions:
-        body, digest = prepared.bodies[position], prepared.digests[position]
-        block = index.blocks.intern(digest, _weigher(count, body))
-        if config.dedup and (visible.shown or visible.foreign):
-            target = visible.labels.get(digest)
-            if target is not None or visible.shows_unlabelled(body):
-                if target not in costs:
-                    line = config.unlabelled_hint if target is None else hint_line(config.hint, target)
-                    costs[target] = count(line)
-                if costs[target] < index.blocks.tokens[block]:  # docs: rule 4
-                    hints[position] = target
-                    hinted_tokens += index.blocks.tokens[block]
-                    index.blocks.sweep((block,))
-                    continue
-        ids[position] = block
-    return Draft(prepared, visible, head, hints, ids, hinted_tokens)
+        body = prepared.bodies[position]
+        target = visible.labels.get(prepared.digests[position])
+        if target is None and not visible.shows_unlabelled(body):
+            continue
+        if target not in costs:
+            costs[target] = count(config.unlabelled_hint if target is None else hint_line(config.hint, target))
+        tokens = max(1, count(body))
+        if costs[target] < tokens:  # docs: rule 4
+            hints[position] = target
+            saved += tokens
+    return hints, saved
 
 
 def choose(
@@ -111,7 +128,8 @@ def choose(
     note_tokens = count(note) if note else 0
     worth = max(moved_tokens, found.promise)
     numbers = f"{worth} expected reused tokens, retrieval order {plain_tokens}, note {note_tokens}, KV block {floor}"
-    if worth - note_tokens <= max(plain_tokens, floor):
+    silent = config.note != "none" and not note  # the note does not fit its limit: never reorder without one
+    if silent or worth - note_tokens <= max(plain_tokens, floor):
         return _choice(draft, by_rank, plain, plain_tokens, "", 0, f"kept the retrieval order: {numbers}")
     return _choice(draft, moved_order, moved, moved_tokens, note, note_tokens, f"moved blocks: {numbers}")
 
@@ -157,11 +175,8 @@ def _candidates(draft: Draft, config: EngineConfig) -> tuple[Candidates, tuple[i
     return candidates, positions[: config.budget]
 
 
-def _moved_order(
-    draft: Draft, lead: Sequence[int], by_rank: tuple[int, ...], config: EngineConfig
-) -> tuple[int, ...]:
-    position_of = {block: position for position, block in draft.ids.items()}
-    first = [position_of[block] for block in lead if block in position_of]
+def _moved_order(draft: Draft, lead: Sequence[int], by_rank: tuple[int, ...], config: EngineConfig) -> tuple[int, ...]:
+    first = _positions(draft, lead)
     if len(by_rank) == len(draft.prepared.positions):
         return prefix_first(by_rank, first)
     # Selection: the pinned ones and the lead stay, other places go to the best ranks (docs: "Selection").
@@ -172,6 +187,19 @@ def _moved_order(
             break
         kept.add(position)
     return prefix_first([position for position in draft.prepared.positions if position in kept], first)
+
+
+def _positions(draft: Draft, lead: Sequence[int]) -> list[int]:
+    """Return the positions that hold the blocks of ``lead``, each once; ends where the request has no such block."""
+    held: dict[int, list[int]] = {}
+    for position, block in draft.ids.items():
+        held.setdefault(block, []).append(position)
+    first: list[int] = []
+    for block in lead:
+        if not held.get(block):
+            break
+        first.append(held[block].pop(0))
+    return first
 
 
 def _labels_by_rank(draft: Draft, order: Sequence[int]) -> list[int]:
@@ -186,14 +214,15 @@ def _labels_by_rank(draft: Draft, order: Sequence[int]) -> list[int]:
     return [label for label in by_rank if label is not None]
 
 
-def _head(prepared: Prepared, index: ContextIndex, conversations: Conversations, count: TokenCounter) -> Path:
-    path: list[int] = []
+def _head(
+    prepared: Prepared, conversations: Conversations, count: TokenCounter
+) -> Iterator[tuple[bytes, Callable[[], int]]]:
+    """Yield (digest, weight) of what stands before the new context: of our own messages the blocks, then the rest."""
     for message in prepared.history:
-        record: MessageRecord | None = conversations.get(message.digest)
-        if record is not None:
-            path.extend([index.blocks.intern(digest, _constant(tokens)) for digest, tokens in record.path])
-        path.append(index.blocks.intern(b"message:" + message.digest, _message_weigher(count, message.message, record)))
-    return tuple(path)
+        record = conversations.get(message.digest)
+        for digest, tokens in record.path if record is not None else ():
+            yield digest, _constant(tokens)
+        yield b"message:" + message.digest, _message_weigher(count, message.message, record)
 
 
 def _message_weigher(

@@ -127,6 +127,7 @@ class _SimulatedCache:
         self.reused += matched // self._kv_block * self._kv_block
         self.tokens += sum(weights[block] for block in path)
         self._view.admit(path)
+        self._blocks.release(path)
 
     def _weigher(self, body: object) -> Callable[[], int]:
         return lambda: self._weights[str(body)]

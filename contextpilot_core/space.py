@@ -49,9 +49,7 @@ class Namespace:
 
     def sketch(self, prepared: Prepared) -> Draft:
         """Find what is visible and what is new; its ids stay known until `drop`."""
-        sketch = draft(prepared, self.index, self.conversations, self._config, self._rendering.count)
-        self.index.blocks.acquire(sketch.pinned)
-        return sketch
+        return draft(prepared, self.index, self.conversations, self._config, self._rendering.count)
 
     def drop(self, sketch: Draft) -> None:
         """Let go of the ids of a sketch."""

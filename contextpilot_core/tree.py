@@ -83,46 +83,30 @@ class PrefixTree:
         The path may hold at most ``allowance`` of the ``optional`` blocks. At most ``max_visits`` nodes are visited,
         depth first, heavier edges first; equal paths: the first found. Children are looked up from the smaller side.
         """
-        weights = self._weights
         inside = set(wanted)
         best: list[int] = []
         best_tokens = 0
+        # (node, blocks of it already behind us, path so far, its tokens, optional blocks still allowed)
         stack: list[tuple[Node, int, list[int], int, int]] = [(start, used, [], 0, allowance)]
         visits = 0
         while stack and visits < max_visits:
             node, offset, path, tokens, left = stack.pop()
             visits += 1
-            blocks = node.blocks
-            end = len(blocks)
-            if offset < end:
-                path = path[:]
-                while offset < end:
-                    block = blocks[offset]
-                    if block not in inside:
-                        break
-                    if block in optional:
-                        if not left:
-                            break
-                        left -= 1
-                    path.append(block)
-                    tokens += weights[block]
-                    offset += 1
+            blocks = node.blocks[offset:]
+            taken = 0
+            for block in blocks:
+                if block not in inside or (block in optional and not left):
+                    break
+                left -= block in optional
+                taken += 1
+            if taken:
+                path = path + blocks[:taken]
+                tokens += sum([self._weights[block] for block in blocks[:taken]])
                 if tokens > best_tokens:
                     best, best_tokens = path, tokens
-                if offset < end:
-                    continue
-            children = node.children
-            if not children:
-                continue
-            if len(children) < len(inside):
-                found = [child for block, child in children.items() if block in inside]
-            else:
-                found = [children[block] for block in wanted if block in children]
-            if len(found) > 1:
-                # The heaviest child is popped first, so that a bounded search has seen the likely winner.
-                found.sort(key=_edge_tokens)
-            for child in found:
-                stack.append((child, 0, path, tokens, left))
+            if taken == len(blocks) and node.children:
+                for child in _children_inside(node, wanted, inside):
+                    stack.append((child, 0, path, tokens, left))
         return tuple(best)
 
     def end_of(self, request_id: str) -> Node | None:
@@ -252,6 +236,18 @@ class PrefixTree:
                 f"the prefix tree counts {self.tokens} tokens and {len(self._ends)} requests, "
                 f"its nodes hold {seen_tokens} and {seen_requests}"
             )
+
+
+def _children_inside(node: Node, wanted: Sequence[int], inside: Collection[int]) -> list[Node]:
+    """Return the children whose first block is wanted, the heaviest edge last (a stack pops it first)."""
+    children = node.children
+    if len(children) < len(wanted):
+        found = [child for block, child in children.items() if block in inside]
+    else:
+        found = [children[block] for block in wanted if block in children]
+    if len(found) > 1:
+        found.sort(key=_edge_tokens)
+    return found
 
 
 def _edge_tokens(node: Node) -> int:

@@ -37,7 +37,7 @@ class Model:
 def table(weight: list[int]) -> BlockTable:
     blocks = BlockTable()
     for number, tokens in enumerate(weight):
-        blocks.acquire([blocks.intern(str(number).encode(), lambda tokens=tokens: tokens)])
+        blocks.intern(str(number).encode(), lambda tokens=tokens: tokens)
     return blocks
 
 
@@ -75,7 +75,7 @@ def test_admissions_and_releases_keep_references_and_capacity(steps: list[list[i
         else:
             ids = [blocks.intern(str(block).encode(), lambda block=block: block % 3 + 1) for block in step]
             view.admit(ids, f"q{number}")
-            blocks.sweep(ids)
+            blocks.release(ids)
         view.check_integrity()
         blocks.check_integrity(view.references())
         assert len(view.tree.requests) <= 5

@@ -1,0 +1,22 @@
+"""For the tests of applications: a clock that moves when it is told to."""
+
+
+class ManualClock:
+    """Seconds that stand still until `advance`: ``ReuseEngine(clock=ManualClock())``."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """Return the present time in seconds."""
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Let ``seconds`` pass.
+
+        Raises:
+            ValueError: ``seconds`` is negative; time never goes back.
+        """
+        if seconds < 0:
+            raise ValueError(f"seconds={seconds!r} must be 0 or more; a clock never goes back")
+        self.now += seconds
