@@ -10,6 +10,7 @@ import http.client
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol
@@ -95,7 +96,8 @@ class ChildServer:
         """End the child and wait for it; a second call does nothing."""
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # it has ended before
+                    pipe.close()
         try:
             self._child.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

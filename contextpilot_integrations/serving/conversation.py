@@ -1,0 +1,140 @@
+"""Histories of conversations with their context, append-only until the window is full; many of them, bounded."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from contextpilot_core.errors import ConfigError
+from contextpilot_core.types import Message
+
+SYSTEM_ROLES = frozenset({"system", "developer"})
+TokenCount = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class History:
+    """The messages of a conversation: a head (system message or nothing) and whole turns, oldest first."""
+
+    head: tuple[Message, ...] = ()
+    turns: tuple[tuple[Message, ...], ...] = ()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All messages, in order."""
+        return (*self.head, *(message for turn in self.turns for message in turn))
+
+    def extended(self, messages: tuple[Message, ...], answer: Message) -> "History":
+        """Return the history after a turn: ``messages`` (all that was sent: this history and more) and its answer."""
+        head = self.head or tuple(message for message in messages[:1] if message.get("role") in SYSTEM_ROLES)
+        new = messages[len(head) + sum(map(len, self.turns)) :]
+        return History(head, (*self.turns, (*new, answer)))
+
+    def trimmed(self, tokens: float, size: Callable[[tuple[Message, ...]], float]) -> "History":
+        """Return the history without its oldest turns, as few as bring ``size(messages)`` to ``tokens`` or less.
+
+        At least one turn goes, unless there is none.
+        """
+        history = History(self.head, self.turns[1:])
+        while history.turns and size(history.messages) > tokens:
+            history = History(self.head, history.turns[1:])
+        return history
+
+
+def message_tokens(message: Message, count: TokenCount) -> int:
+    """Estimate the tokens of one message: its texts, and 4 for what a chat template puts around it."""
+    content = message.get("content")
+    parts = content if isinstance(content, (list, tuple)) else [{"text": content}]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return 4 + sum(count(text) for text in texts if isinstance(text, str))
+
+
+@dataclass
+class Conversation:
+    """One session: its history, and how far the token counter is off for it.
+
+    Changed by one turn at a time. ``scale``: reported prompt tokens per counted token, 1 until a server reported.
+    """
+
+    history: History = field(default_factory=History)
+    scale: float = 1.0
+
+    def size(self, messages: tuple[Message, ...], count: TokenCount) -> float:
+        """Return the expected tokens of ``messages`` as a prompt."""
+        return self.scale * sum(message_tokens(message, count) for message in messages)
+
+    def learn_scale(self, messages: tuple[Message, ...], prompt_tokens: int | None, count: TokenCount) -> None:
+        """Compare a prompt with what the server said about it."""
+        counted = sum(message_tokens(message, count) for message in messages)
+        if prompt_tokens and counted:
+            self.scale = prompt_tokens / counted
+
+
+LockT = TypeVar("LockT")
+
+
+@dataclass
+class Seat(Generic[LockT]):
+    """A conversation, the lock that serialises its turns, and who has it now (see ``Sessions.seat``)."""
+
+    lock: LockT
+    conversation: Conversation = field(default_factory=Conversation)
+    owner: Any = None
+    waiting: int = 0
+
+
+class Sessions(Generic[LockT]):
+    """Conversations by (namespace, session id), the least recently used forgotten first; thread-safe.
+
+    ``new_lock`` makes the lock of one conversation: a thread's or a task's.
+    """
+
+    def __init__(self, new_lock: Callable[[], LockT], limit: int) -> None:
+        """Keep at most ``limit`` conversations, not counting those in use. Raises `ConfigError`."""
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise ConfigError(f"max_sessions={limit!r} must be a whole number of at least 1; change it")
+        self._new_lock = new_lock
+        self._limit = limit
+        self._seats: OrderedDict[tuple[str, str], Seat[LockT]] = OrderedDict()
+        self._guard = Lock()
+
+    @contextmanager
+    def seat(self, namespace: str, session_id: str | None) -> Iterator[Seat[LockT]]:
+        """Yield the seat of a session, which stays known while it is held; a new one each time for None."""
+        if session_id is None:
+            yield Seat(self._new_lock())
+            return
+        key = namespace, session_id
+        with self._guard:
+            seat = self._seats.setdefault(key, Seat(self._new_lock()))
+            self._seats.move_to_end(key)
+            seat.waiting += 1
+            self._forget_oldest()
+        try:
+            yield seat
+        finally:
+            with self._guard:
+                seat.waiting -= 1
+                self._forget_oldest()
+
+    def forget(self, namespace: str, session_id: str) -> bool:
+        """Forget one conversation; a turn under way ends undisturbed. Returns whether there was one."""
+        with self._guard:
+            return self._seats.pop((namespace, session_id), None) is not None
+
+    def history(self, namespace: str, session_id: str) -> tuple[Message, ...]:
+        """Return the messages of a conversation; none when it is not known."""
+        with self._guard:
+            seat = self._seats.get((namespace, session_id))
+            return seat.conversation.history.messages if seat else ()
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    def _forget_oldest(self) -> None:
+        for key in list(islice(self._seats, max(0, len(self._seats) - self._limit))):
+            if not self._seats[key].waiting:
+                del self._seats[key]

@@ -1,0 +1,189 @@
+"""One turn of a chat without any input or output: what to send, and what the chunks of the answer add up to."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from contextpilot_core.engine import ReuseEngine
+from contextpilot_core.errors import ConfigError
+from contextpilot_core.plan import Plan
+from contextpilot_core.types import ContextBlock, Message
+from contextpilot_integrations.serving.conversation import Conversation, History, TokenCount
+from contextpilot_integrations.serving.usage import Usage, read_usage
+
+REFUSED = frozenset({400, 422})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatResult:
+    """The answer to one question.
+
+    ``ttft_ms``: milliseconds from sending to the first generated piece, None when nothing was generated.
+    ``finish_reason`` None: the stream ended before the answer did, and the turn is not in the history.
+    ``message``: the answer in OpenAI form, with its tool calls if the model made any.
+    """
+
+    answer: str
+    plan: Plan
+    usage: Usage
+    ttft_ms: float | None
+    finish_reason: str | None
+    message: Message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a caller of a client asks for. ``options`` go to the client library untouched."""
+
+    blocks: Iterable[str | ContextBlock]
+    query: str
+    instructions: str
+    session_id: str | None
+    namespace: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The context window in tokens (None: never full), and how they are counted."""
+
+    tokens: int | None
+    count: TokenCount
+
+    def __post_init__(self) -> None:
+        """Check the size. Raises `ConfigError`."""
+        if self.tokens is not None and (not isinstance(self.tokens, int) or self.tokens < 1):
+            raise ConfigError(f"max_context_tokens={self.tokens!r} must be at least 1, or None for no limit; change it")
+
+
+class Turn:
+    """Made for one question of one conversation; planned when made, recorded by `finish`."""
+
+    def __init__(
+        self,
+        engine: ReuseEngine,
+        conversation: Conversation,
+        question: Question,
+        window: Window,
+        clock: Callable[[], float],
+    ) -> None:
+        """Plan the prompt. Raises `RequestError`, as ``engine.plan`` does."""
+        self._engine, self._conversation, self._question, self._window = engine, conversation, question, window
+        self._clock = clock
+        self._history, self.plan = self._fit()
+        self._sent_at = clock()
+        self._first_at: float | None = None
+        self._pieces: list[str] = []
+        self._tool_calls: dict[int, dict[str, Any]] = {}
+        self._finish_reason: str | None = None
+        self._usage = Usage()
+
+    def arguments(self, *, ask_usage: bool) -> dict[str, Any]:
+        """Return the arguments of ``create`` and start the clock."""
+        arguments: dict[str, Any] = {**self._question.options, "messages": list(self.plan.messages), "stream": True}
+        if ask_usage:
+            arguments["stream_options"] = {"include_usage": True, **arguments.get("stream_options", {})}
+        self._sent_at = self._clock()
+        return arguments
+
+    def sent(self) -> None:
+        """Note that the server accepted the prompt: from now on it is in the cache."""
+        self._engine.commit(self.plan)
+
+    def failed(self) -> None:
+        """Note that the prompt never reached the model."""
+        self._engine.abandon(self.plan)
+
+    def feed(self, chunk: Any) -> str:
+        """Take one chunk of the stream; return the text that it adds to the answer."""
+        self._usage = _merged(self._usage, read_usage(chunk))
+        choice = next((c for c in getattr(chunk, "choices", None) or () if getattr(c, "index", 0) == 0), None)
+        if choice is None:
+            return ""
+        self._finish_reason = getattr(choice, "finish_reason", None) or self._finish_reason
+        delta = choice.delta
+        text = getattr(delta, "content", None) or ""
+        calls = getattr(delta, "tool_calls", None) or ()
+        if self._first_at is None and (text or calls or _reasoning(delta)):
+            self._first_at = self._clock()
+        for call in calls:
+            _add_tool_call(self._tool_calls, call)
+        if text:
+            self._pieces.append(text)
+        return text
+
+    def finish(self) -> ChatResult:
+        """Return what came, and append the turn to the history.
+
+        Not appended: an answer that broke off, and one with tool calls, which no user message may follow (continue
+        with ``[*result.plan.messages, result.message, <tool results>]``).
+        """
+        answer = "".join(self._pieces)
+        message: dict[str, Any] = {"role": "assistant", "content": answer}
+        if self._tool_calls:
+            message["tool_calls"] = [call for _, call in sorted(self._tool_calls.items())]
+        elif self._finish_reason is not None:
+            sent = self.plan.messages
+            self._conversation.learn_scale(sent, self._usage.prompt_tokens, self._window.count)
+            self._conversation.history = self._history.extended(sent, message)
+        return ChatResult(
+            answer=answer,
+            plan=self.plan,
+            usage=self._usage,
+            ttft_ms=None if self._first_at is None else 1000.0 * (self._first_at - self._sent_at),
+            finish_reason=self._finish_reason,
+            message=message,
+        )
+
+    def _fit(self) -> tuple[History, Plan]:
+        """Plan; when the prompt and the answer would not fit, without the oldest turns, down to half the window."""
+        history = self._conversation.history
+        plan = self._plan(history)
+        if self._window.tokens is None:
+            return history, plan
+        room = self._window.tokens - self._answer_tokens()
+        while history.turns and self._size(plan.messages) > room:
+            self._engine.abandon(plan)
+            history = history.trimmed(self._window.tokens / 2, self._size)
+            plan = self._plan(history)
+        return history, plan
+
+    def _plan(self, history: History) -> Plan:
+        question = self._question
+        return self._engine.plan(
+            question.blocks,
+            query=question.query,
+            instructions=question.instructions,
+            messages=history.messages,
+            session_id=question.session_id,
+            namespace=question.namespace,
+            commit=False,
+        )
+
+    def _size(self, messages: tuple[Message, ...]) -> float:
+        return self._conversation.size(messages, self._window.count)
+
+    def _answer_tokens(self) -> int:
+        asked = (self._question.options.get(name) for name in ("max_completion_tokens", "max_tokens"))
+        return next((tokens for tokens in asked if isinstance(tokens, int)), 0)
+
+
+def may_refuse_usage(error: Exception) -> bool:
+    """Whether ``error`` is a server's refusal of the request, which ``stream_options`` may have caused."""
+    return getattr(error, "status_code", None) in REFUSED
+
+
+def _merged(old: Usage, new: Usage) -> Usage:
+    return replace(old, **{name: value for name, value in vars(new).items() if value is not None})
+
+
+def _reasoning(delta: Any) -> bool:
+    return bool(getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None))
+
+
+def _add_tool_call(calls: dict[int, dict[str, Any]], delta: Any) -> None:
+    call = calls.setdefault(delta.index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
+    call["id"] = delta.id or call["id"]
+    if delta.function is not None:
+        call["function"]["name"] += delta.function.name or ""
+        call["function"]["arguments"] += delta.function.arguments or ""

@@ -1,0 +1,95 @@
+"""How many prompt tokens a server took from its prefix cache, read from its responses (docs: "Per-request truth")."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Tokens of one request as the server reported them. None is unknown, which is not 0."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Cached share of the prompt, 0 to 1; None when it is unknown or the prompt was empty."""
+        if self.cached_tokens is None or not self.prompt_tokens:
+            return None
+        return self.cached_tokens / self.prompt_tokens
+
+    @property
+    def prefilled_tokens(self) -> int | None:
+        """Prompt tokens that the server had to compute; None when unknown."""
+        if self.cached_tokens is None or self.prompt_tokens is None:
+            return None
+        return self.prompt_tokens - self.cached_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageSummary:
+    """Sums over the requests whose cached tokens are known; ``unknown`` says how many were left out."""
+
+    requests: int
+    unknown: int
+    prompt_tokens: int
+    cached_tokens: int
+
+    @property
+    def known(self) -> int:
+        """Requests that the sums cover."""
+        return self.requests - self.unknown
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Cached share of all known prompt tokens, 0 to 1; None when nothing is known."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+    def __str__(self) -> str:
+        """Say the rate, and what it leaves out."""
+        rate = "unknown" if self.hit_rate is None else f"{self.hit_rate:.1%}"
+        skipped = f" ({self.unknown} of {self.requests} requests reported nothing)" if self.unknown else ""
+        return f"hit rate {rate}{skipped}"
+
+
+def read_usage(response: Any) -> Usage:
+    """Read a response, or the last chunk of a stream: an object of a client library, or the JSON as a dict.
+
+    OpenAI form first (``usage.prompt_tokens_details.cached_tokens``: vLLM, SGLang, llama.cpp and others), then
+    llama.cpp's ``timings`` (``cache_n`` cached, ``prompt_n`` computed). What is missing or null stays unknown.
+    """
+    usage, timings = _get(response, "usage"), _get(response, "timings")
+    cached = _count(_get(_get(usage, "prompt_tokens_details"), "cached_tokens"))
+    prompt = _count(_get(usage, "prompt_tokens"))
+    completion = _count(_get(usage, "completion_tokens"))
+    cache_n, prompt_n = _count(_get(timings, "cache_n")), _count(_get(timings, "prompt_n"))
+    if prompt is None and cache_n is not None and prompt_n is not None:
+        prompt = cache_n + prompt_n
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=_count(_get(timings, "predicted_n")) if completion is None else completion,
+        cached_tokens=cache_n if cached is None else cached,
+    )
+
+
+def summarize(usages: Iterable[Usage]) -> UsageSummary:
+    """Add up what is known; a request without cached or prompt tokens is counted as unknown and skipped."""
+    requests = unknown = prompt = cached = 0
+    for usage in usages:
+        requests += 1
+        if usage.cached_tokens is None or usage.prompt_tokens is None:
+            unknown += 1
+        else:
+            prompt += usage.prompt_tokens
+            cached += usage.cached_tokens
+    return UsageSummary(requests=requests, unknown=unknown, prompt_tokens=prompt, cached_tokens=cached)
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
