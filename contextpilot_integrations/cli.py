@@ -12,7 +12,9 @@ def main() -> NoReturn:
     try:
         for module in ("typer", "rich"):
             extras.load(module, extra="cli")
-        extras.load("contextpilot_integrations.cli_app", extra="cli").app()
+        from contextpilot_integrations.cli_app import app
+
+        app()
     except ContextPilotError as error:
         sys.stderr.write(f"contextpilot-rag: {error}\n")
         sys.exit(2)

@@ -9,7 +9,14 @@ from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import Message
-from contextpilot_integrations.serving.chats import Blocks, Chats, closing_async_stream, create_method, held_async
+from contextpilot_integrations.serving.chats import (
+    Blocks,
+    Chats,
+    OpenAIClient,
+    closing_async_stream,
+    create_method,
+    held_async,
+)
 from contextpilot_integrations.serving.conversation import Sessions
 from contextpilot_integrations.serving.streams import AsyncChatStream
 from contextpilot_integrations.serving.turn import ChatResult, Question, Turn, Window, may_refuse_usage
@@ -20,7 +27,7 @@ class AsyncContextPilotClient:
 
     def __init__(
         self,
-        client: Any,
+        client: OpenAIClient,
         *,
         model: str,
         engine: ReuseEngine | None = None,

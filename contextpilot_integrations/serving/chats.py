@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, RequestError
@@ -14,6 +14,14 @@ from contextpilot_integrations.serving.turn import Question, Turn, Window
 from contextpilot_integrations.session import current_session
 
 Blocks: TypeAlias = Iterable[str | ContextBlock]
+
+
+class OpenAIClient(Protocol):
+    """What is used of an ``openai.OpenAI`` or ``openai.AsyncOpenAI``: ``client.chat.completions.create(...)``."""
+
+    @property
+    def chat(self) -> Any:
+        """The chat endpoints."""
 
 
 class Chats(Generic[LockT]):
@@ -104,7 +112,7 @@ def _unfinished(question: Question) -> RequestError:
     )
 
 
-def create_method(client: Any) -> Any:
+def create_method(client: OpenAIClient) -> Any:
     """Return ``client.chat.completions.create``. Raises `ConfigError` when there is none."""
     try:
         return client.chat.completions.create

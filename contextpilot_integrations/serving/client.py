@@ -10,12 +10,19 @@ from contextpilot_core.errors import ConfigError
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import Message
 from contextpilot_integrations.serving.async_client import AsyncContextPilotClient
-from contextpilot_integrations.serving.chats import Blocks, Chats, closing_stream, create_method, held
+from contextpilot_integrations.serving.chats import Blocks, Chats, OpenAIClient, closing_stream, create_method, held
 from contextpilot_integrations.serving.conversation import Sessions
 from contextpilot_integrations.serving.streams import AsyncChatStream, ChatStream
 from contextpilot_integrations.serving.turn import ChatResult, Question, Turn, Window, may_refuse_usage
 
-__all__ = ["AsyncChatStream", "AsyncContextPilotClient", "ChatResult", "ChatStream", "ContextPilotClient"]
+__all__ = [
+    "AsyncChatStream",
+    "AsyncContextPilotClient",
+    "ChatResult",
+    "ChatStream",
+    "ContextPilotClient",
+    "OpenAIClient",
+]
 
 
 class ContextPilotClient:
@@ -28,7 +35,7 @@ class ContextPilotClient:
 
     def __init__(
         self,
-        client: Any,
+        client: OpenAIClient,
         *,
         model: str,
         engine: ReuseEngine | None = None,

@@ -1,0 +1,135 @@
+"""A real HTTP server on 127.0.0.1 that speaks the chat-completions stream, and misbehaves when a test says so."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+GOOD_USAGE = {"prompt_tokens": 100, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 64}}
+
+
+class Exchange:
+    """One request, and the means to answer it."""
+
+    def __init__(self, handler: BaseHTTPRequestHandler, body: dict):
+        self.handler, self.body = handler, body
+
+    def refuse(self, status: int, message: str = "no") -> None:
+        data = json.dumps({"error": {"message": message}}).encode()
+        self.handler.send_response(status)
+        self.handler.send_header("Content-Type", "application/json")
+        self.handler.send_header("Content-Length", str(len(data)))
+        self.handler.end_headers()
+        self.handler.wfile.write(data)
+
+    def start(self, *, chunked: bool = True) -> None:
+        self.chunked = chunked
+        self.handler.send_response(200)
+        self.handler.send_header("Content-Type", "text/event-stream")
+        self.handler.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("Connection", "close")))
+        self.handler.end_headers()
+        self.handler.wfile.flush()
+
+    def send(self, text: str) -> None:
+        data = text.encode()
+        frame = f"{len(data):x}\r\n".encode() + data + b"\r\n" if self.chunked else data
+        self.handler.wfile.write(frame)
+        self.handler.wfile.flush()
+
+    def chunk(self, delta: dict, finish: str | None = None, **more) -> None:
+        choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
+        base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        self.send(f"data: {json.dumps({**base, 'choices': choices, **more})}\n\n")
+
+    def usage(self, usage: dict | None) -> None:
+        base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        self.send(f"data: {json.dumps({**base, 'choices': [], 'usage': usage})}\n\n")
+
+    def end(self) -> None:
+        self.send("data: [DONE]\n\n")
+        if self.chunked:
+            self.handler.wfile.write(b"0\r\n\r\n")
+
+    def hang_up(self) -> None:
+        self.handler.close_connection = True
+        self.handler.connection.close()
+
+
+Behaviour = Callable[[Exchange], None]
+
+
+def good(*pieces: str, usage: dict | None = GOOD_USAGE, **last) -> Behaviour:
+    def behave(exchange: Exchange) -> None:
+        exchange.start()
+        exchange.chunk({"role": "assistant", "content": None})
+        for piece in pieces or ("Hello", " there"):
+            exchange.chunk({"content": piece})
+        exchange.chunk({}, "stop", **last)
+        if "stream_options" in exchange.body:
+            exchange.usage(usage)
+        exchange.end()
+
+    return behave
+
+
+def refusing(status: int, message: str = "no") -> Behaviour:
+    return lambda exchange: exchange.refuse(status, message)
+
+
+def breaking_off(*pieces: str, chunked: bool = True) -> Behaviour:
+    """Half an answer, then a closed connection: an error for chunked bodies, a silent end for others."""
+
+    def behave(exchange: Exchange) -> None:
+        exchange.start(chunked=chunked)
+        for piece in pieces:
+            exchange.chunk({"content": piece})
+        exchange.hang_up()
+
+    return behave
+
+
+class ChatServer:
+    """Answers each request with the next behaviour of ``script``, then with the last one for ever."""
+
+    def __init__(self) -> None:
+        self.script: list[Behaviour] = [good()]
+        self.requests: list[dict] = []
+        self.base_url = ""
+        self._lock = threading.Lock()
+
+    def next_behaviour(self, body: dict) -> Behaviour:
+        with self._lock:
+            self.requests.append(body)
+            return self.script.pop(0) if len(self.script) > 1 else self.script[0]
+
+
+@contextmanager
+def chat_server() -> Iterator[ChatServer]:
+    state = ChatServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            state.next_behaviour(body)(Exchange(self, body))
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request, client_address) -> None:
+            """Clients and tests hang up as they like."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    state.base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
