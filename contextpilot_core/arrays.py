@@ -8,9 +8,10 @@ IntArray = npt.NDArray[np.int64]
 
 def ranges(starts: IntArray, lengths: IntArray) -> IntArray:
     """Return ``[starts[0], starts[0]+1, ..]`` for ``lengths[0]`` numbers, then the same for the next, concatenated."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    before = np.cumsum(lengths) - lengths
+    result: IntArray = np.arange(lengths.sum(), dtype=np.int64)
+    result += np.repeat(starts - before, lengths)
+    return result
 
 
 def chunk_end(cumulative: IntArray, start: int, limit: int) -> int:

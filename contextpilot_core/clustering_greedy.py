@@ -10,12 +10,65 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from contextpilot_core.arrays import IntArray, ranges
+from contextpilot_core.clustering_join import merge_rounds, similar_pairs
+
 _EXCLUDED = -(1 << 62)  # keeps a cell below every sum of weights
+_FEW = 3_000  # clusters that the chain takes at once
+_WIDE = 64  # blocks of a content up to which a table of all contents is small enough
+_STEP = 0.8  # of a threshold to the next
+_SPARSE = 50  # pairs per cluster that may compete without a threshold
 
 
 def greedy_merges(contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the merges of contexts with distinct sets of blocks, as (label that stays, label that joins it)."""
-    return _Chain(contexts, weights).run()
+    """Return the merges of contexts with distinct sets of blocks, as (label that stays, label that joins it).
+
+    ``weights``: tokens by block id; ids are 0..len(weights)-1. The chain alone would do; when there are many contexts,
+    what shares most is merged in bulk first, at falling thresholds.
+    """
+    if len(contexts) <= _FEW or max(map(len, contexts)) > _WIDE:
+        return _Chain(contexts, weights).run()
+    rows, tokens = _table(contexts, np.asarray(weights, dtype=np.int64))
+    labels = np.arange(len(rows))
+    merges: list[tuple[int, int]] = []
+    threshold = int(tokens[rows].sum(axis=1).max())
+    while threshold > 1:
+        holders = np.bincount(rows.ravel(), minlength=len(tokens))[:-1]
+        meeting = int((holders * (holders - 1) // 2).sum())
+        threshold = 1 if meeting <= _SPARSE * len(rows) else max(1, int(threshold * _STEP))
+        links = similar_pairs(rows, tokens, threshold, max_pairs=meeting // 4 + 1_300 * len(rows))
+        if links is None:
+            break
+        found = merge_rounds(rows, tokens, threshold, links)
+        names = labels.tolist()
+        merges += [(names[kept], names[joining]) for kept, joining in found]
+        left = np.ones(len(rows), dtype=np.bool_)
+        left[[joining for _, joining in found]] = False
+        rows, labels = rows[left], labels[left]
+    else:
+        return merges
+    contents = [row[row < len(tokens) - 1].tolist() for row in rows]
+    names = labels.tolist()
+    return merges + [(names[kept], names[joining]) for kept, joining in _Chain(contents, tokens).run()]
+
+
+def _table(contexts: Sequence[Sequence[int]], weights: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the rows and tokens for the join: blocks that matter, numbered from the rarest to the commonest.
+
+    A block that one context holds alone is never shared, and one without tokens counts for nothing.
+    """
+    lengths = np.fromiter(map(len, contexts), dtype=np.int64, count=len(contexts))
+    blocks = np.fromiter((block for context in contexts for block in context), dtype=np.int64, count=lengths.sum())
+    owners = np.repeat(np.arange(len(contexts)), lengths)
+    holders = np.bincount(blocks, minlength=len(weights))
+    matter = np.flatnonzero((holders > 1) & (weights > 0))
+    matter = matter[np.argsort(holders[matter], kind="stable")]
+    number = np.full(len(weights), len(matter))
+    number[matter] = np.arange(len(matter))
+    rows = np.full((len(contexts), int(lengths.max())), len(matter))
+    rows[owners, ranges(np.zeros_like(lengths), lengths)] = number[blocks]
+    rows.sort(axis=1)
+    return rows, np.append(weights[matter], 0)
 
 
 class _Chain:
@@ -25,7 +78,7 @@ class _Chain:
     number of a slot that does not exist; when half the entries are gone, the lists are rebuilt.
     """
 
-    def __init__(self, contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> None:
+    def __init__(self, contexts: Sequence[Sequence[int]], weights: Sequence[int] | IntArray) -> None:
         self._weights = np.asarray(weights, dtype=np.int64)
         self._contents: list[dict[int, int]] = [dict.fromkeys(context, 0) for context in contexts]  # block -> its entry
         self._alive = [bool(context) for context in contexts]

@@ -19,7 +19,7 @@ Path = tuple[int, ...]
 class ContextNode:
     """One node. ``own``: its blocks without its parent's, in order. ``number``: its place among the parent's children.
 
-    ``holders`` (block -> numbers of the children whose own blocks have it, in order) finds those that overlap, so that a
+    ``holders`` (block -> numbers of the children whose own blocks have it, in order) finds those that overlap, so a
     node with thousands of children is never scanned; ``bare``: numbers of the children without blocks of their own.
     ``requests``: the live requests of a leaf. ``visits``: how often a request was put at or below the node.
     ``distance``: at which an inner node was made.

@@ -103,7 +103,9 @@ class ContextIndex:
     def insert(self, request_id: str, head: Path, context: Path) -> None:
         """Let ``request_id`` hold ``head + context`` as the latest path."""
         if self._config.strategy == "paper" and context and request_id not in self._tree_of:
-            self._trees.setdefault(head, ContextTree(self._config.alpha)).insert(request_id, tuple(dict.fromkeys(context)))
+            self._trees.setdefault(head, ContextTree(self._config.alpha)).insert(
+                request_id, tuple(dict.fromkeys(context))
+            )
             self._tree_of[request_id] = head
         for other in self.view.admit(head + context, request_id):
             self._leave_tree(other)

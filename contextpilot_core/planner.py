@@ -111,27 +111,33 @@ def choose(
     """
     candidates, by_rank = _candidates(draft, config)
     found = index.lead(draft.head, candidates)
-    if lead is not None:
-        held = index.view.cached_blocks(draft.head + lead.blocks) - len(draft.head)
-        worth = max(lead.promise, _tokens(index, lead.blocks[: max(0, held)]))
-        if max(found.promise, _tokens(index, found.blocks)) <= worth:
-            found = lead
+    if lead is not None and _worth(draft, index, found) <= _worth(draft, index, lead):
+        found = lead
     plain = _measure(draft, index, by_rank)
     floor = config.kv_block
     plain_tokens = plain.tokens // floor * floor
     moved_order = _moved_order(draft, found.blocks, by_rank, config)
     if moved_order == by_rank:
-        return _choice(draft, by_rank, plain, plain_tokens, "", 0, "the retrieval order already follows the cache")
+        return _choice(draft, by_rank, plain, plain_tokens, None, "the retrieval order already follows the cache")
     moved = _measure(draft, index, moved_order)
     moved_tokens = moved.tokens // floor * floor
+    worth = max(moved_tokens, found.promise)
+    numbers = f"{worth} expected reused tokens, retrieval order {plain_tokens}, KV block {floor}"
+    if worth <= max(plain_tokens, floor):
+        return _choice(draft, by_rank, plain, plain_tokens, None, f"kept the retrieval order: {numbers}")
     note = order_note(config.note, _labels_by_rank(draft, moved_order), count)
     note_tokens = count(note) if note else 0
-    worth = max(moved_tokens, found.promise)
-    numbers = f"{worth} expected reused tokens, retrieval order {plain_tokens}, note {note_tokens}, KV block {floor}"
+    numbers = f"{numbers}, note {note_tokens}"
     silent = config.note != "none" and not note  # the note does not fit its limit: never reorder without one
     if silent or worth - note_tokens <= max(plain_tokens, floor):
-        return _choice(draft, by_rank, plain, plain_tokens, "", 0, f"kept the retrieval order: {numbers}")
-    return _choice(draft, moved_order, moved, moved_tokens, note, note_tokens, f"moved blocks: {numbers}")
+        return _choice(draft, by_rank, plain, plain_tokens, None, f"kept the retrieval order: {numbers}")
+    return _choice(draft, moved_order, moved, moved_tokens, (note, note_tokens), f"moved blocks: {numbers}")
+
+
+def _worth(draft: Draft, index: ContextIndex, lead: Lead) -> int:
+    """Return the tokens that following a lead saves: those cached now, or those it promises."""
+    held = index.view.cached_blocks(draft.head + lead.blocks) - len(draft.head)
+    return max(lead.promise, _tokens(index, lead.blocks[: max(0, held)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +154,18 @@ def _measure(draft: Draft, index: ContextIndex, order: Sequence[int]) -> _Measur
 
 
 def _choice(
-    draft: Draft, order: tuple[int, ...], measure: _Measure, tokens: int, note: str, note_tokens: int, reason: str
+    draft: Draft, order: tuple[int, ...], measure: _Measure, tokens: int, note: tuple[str, int] | None, reason: str
 ) -> Choice:
+    """Make the choice; ``note``: its text and tokens when blocks were moved, None when they keep their ranks."""
     sent = set(order)
     unselected = tuple([position for position in draft.prepared.positions if position not in sent])
     return Choice(
         order=order,
         unselected=unselected,
         context=measure.context,
-        moved=bool(note) or reason.startswith("moved"),
-        note=note,
-        note_tokens=note_tokens,
+        moved=note is not None,
+        note=note[0] if note else "",
+        note_tokens=note[1] if note else 0,
         cached_blocks=measure.cached_blocks,
         expected_tokens=tokens,
         reason=reason,

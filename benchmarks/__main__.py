@@ -1,0 +1,33 @@
+"""``make bench``: measure, write ``results/*.json``, and fill the tables of ``benchmarks/README.md`` from them."""
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import reuse, scaling, tables
+
+RESULTS = Path(__file__).parent / "results"
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {"reuse": reuse.measure, "scaling": scaling.measure}
+
+
+def main() -> None:
+    """Run the named parts, or all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "tables"], default=[*PARTS, "tables"])
+    parts = parser.parse_args().parts
+    for part in parts:
+        if part != "tables":
+            print(f"measuring {part} ...", flush=True)
+            figures = PARTS[part]()
+            machine = {"python": platform.python_version(), "cores": os.cpu_count()}
+            text = json.dumps({"machine": machine, **figures}, indent=1)
+            (RESULTS / f"{part}.json").write_text(text + "\n", encoding="utf-8")
+    tables.fill(Path(__file__).parent / "README.md", RESULTS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Time and memory of ``plan_batch``, and the latency of one plan against the number of live contexts."""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+from contextpilot_core.blocks import BlockTable
+from contextpilot_core.cache_view import CacheView
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.engine import ReuseEngine
+from contextpilot_core.ordering import prefix_first
+from contextpilot_core.types import ContextRequest
+
+from benchmarks.data import synthetic_text, zipf_contexts
+
+SHAPES = {2_000: (3_000, 200), 12_000: (3_000, 200), 100_000: (20_000, 1_000)}
+"""contexts -> (blocks, topics)"""
+
+
+def measure() -> dict[str, Any]:
+    """Run every part in a process of its own, so that peak memory belongs to it."""
+    return {
+        "plan_batch": {str(size): _apart("batch", size) for size in SHAPES},
+        "match_and_order": {str(size): _apart("match", size) for size in (2_000, 100_000)},
+        "plan": _apart("plan", 2_000),
+    }
+
+
+def _apart(part: str, size: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.scaling", part, str(size)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def batch(size: int) -> dict[str, Any]:
+    """Plan ``size`` contexts as one batch."""
+    blocks, topics = SHAPES[size]
+    texts = [synthetic_text(block) for block in range(blocks)]
+    requests = [
+        ContextRequest(blocks=tuple([texts[block] for block in context]))
+        for context in zipf_contexts(size, blocks, topics)
+    ]
+    before = _peak_mb()
+    engine = ReuseEngine()
+    started = time.perf_counter()
+    plans = engine.plan_batch(requests)
+    seconds = time.perf_counter() - started
+    assert len(plans) == size
+    return {"seconds": seconds, "peak_rss_mb": _peak_mb(), "rss_before_mb": before}
+
+
+def match(size: int) -> dict[str, Any]:
+    """Match and order on interned ids, with ``size`` live contexts in an unbounded view."""
+    blocks, topics = SHAPES[size]
+    table = BlockTable()
+    ids = [table.intern(str(block).encode(), lambda: 85) for block in range(blocks)]
+    view = CacheView(table, capacity=None, max_requests=size + 1)
+    times = []
+    for number, context in enumerate(zipf_contexts(size + 5_000, blocks, topics)):
+        wanted = tuple([ids[block] for block in context])
+        started = time.perf_counter()
+        order = prefix_first(wanted, view.longest((), wanted, max_visits=256))
+        elapsed = (time.perf_counter() - started) * 1e6
+        if number < size:
+            view.admit(order, str(number))
+        else:
+            times.append(elapsed)
+    return {"live_contexts": len(view.tree.requests), **_percentiles(times)}
+
+
+def plan(size: int) -> dict[str, Any]:
+    """Plan one request after the other: 15 blocks of 340 characters, no history; then render its messages."""
+    blocks, topics = SHAPES[size]
+    texts = [_prose(block) for block in range(blocks)]
+    engine = ReuseEngine()
+    planned, rendered = [], []
+    for context in zipf_contexts(size, blocks, topics):
+        chosen = [texts[block] for block in context]
+        started = time.perf_counter()
+        result = engine.plan(chosen, query="What does it say?")
+        planned.append((time.perf_counter() - started) * 1e6)
+        assert result.messages
+        rendered.append((time.perf_counter() - started) * 1e6)
+    return {"plan": _percentiles(planned), "plan_and_render": _percentiles(rendered)}
+
+
+def _prose(block: int) -> str:
+    """Return 340 characters without runs that other blocks share."""
+    return " ".join(f"{block * 7919 + number * 104729:x}" for number in range(80))[:340]
+
+
+def _percentiles(times: list[float]) -> dict[str, float]:
+    ordered = sorted(times)
+    return {f"p{share}_us": ordered[min(len(ordered) - 1, len(ordered) * share // 100)] for share in (50, 99)}
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps({"batch": batch, "match": match, "plan": plan}[sys.argv[1]](int(sys.argv[2]))))

@@ -1,0 +1,54 @@
+"""The reuse engine: plans retrieval-augmented prompts so that they share prefixes with what is cached."""
+
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.engine import ReuseEngine
+from contextpilot_core.errors import (
+    ConfigError,
+    ContextPilotError,
+    DuplicateRequestError,
+    IntegrityError,
+    MissingExtraError,
+    MissingModelError,
+    RequestError,
+    RequestTypeError,
+    TooManyContextsError,
+    TraceError,
+)
+from contextpilot_core.plan import BatchPlan, Plan, PlanReport
+from contextpilot_core.tokens import TokenCounter, estimate_tokens
+from contextpilot_core.types import (
+    ContextBlock,
+    ContextRequest,
+    EngineStats,
+    EvictionReport,
+    Hint,
+    Message,
+    Segment,
+)
+
+__all__ = [
+    "BatchPlan",
+    "ConfigError",
+    "ContextBlock",
+    "ContextPilotError",
+    "ContextRequest",
+    "DuplicateRequestError",
+    "EngineConfig",
+    "EngineStats",
+    "EvictionReport",
+    "Hint",
+    "IntegrityError",
+    "Message",
+    "MissingExtraError",
+    "MissingModelError",
+    "Plan",
+    "PlanReport",
+    "RequestError",
+    "RequestTypeError",
+    "ReuseEngine",
+    "Segment",
+    "TokenCounter",
+    "TooManyContextsError",
+    "TraceError",
+    "estimate_tokens",
+]
