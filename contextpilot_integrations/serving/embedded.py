@@ -5,7 +5,6 @@ that the line holds; one line of JSON answers, `{"port": N}` or `{"error": "..."
 also comes when the parent is killed, ends the child.
 """
 
-import gc
 import http.client
 import json
 import subprocess
@@ -65,7 +64,6 @@ class InProcessServer:
     def close(self) -> None:
         """Stop; a second call does nothing."""
         self._server = None  # its destructor stops the server and joins its threads
-        gc.collect(0)
 
 
 class ChildServer:

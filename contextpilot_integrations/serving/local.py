@@ -3,6 +3,7 @@
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -81,12 +82,14 @@ class LocalEngine:
 
     def client(self, **options: Any) -> "OpenAI":
         """Return an ``openai.OpenAI`` for this server; ``options`` go to it. Raises `MissingExtraError`."""
-        client: OpenAI = extras.load("openai", extra="client").OpenAI(**self._connection(options))
+        openai = extras.load("openai", extra="client")
+        client: OpenAI = openai.OpenAI(**self._connection(openai.DefaultHttpxClient, options))
         return client
 
     def async_client(self, **options: Any) -> "AsyncOpenAI":
         """Return an ``openai.AsyncOpenAI`` for this server; ``options`` go to it. Raises `MissingExtraError`."""
-        client: AsyncOpenAI = extras.load("openai", extra="client").AsyncOpenAI(**self._connection(options))
+        openai = extras.load("openai", extra="client")
+        client: AsyncOpenAI = openai.AsyncOpenAI(**self._connection(openai.DefaultAsyncHttpxClient, options))
         return client
 
     def clear(self) -> None:
@@ -117,7 +120,9 @@ class LocalEngine:
         """Stop the server."""
         self.close()
 
-    def _connection(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _connection(self, http_client: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+        if "http_client" not in options:
+            options = {**options, "http_client": http_client(trust_env=False)}  # no proxy stands before 127.0.0.1
         return {"base_url": self.base_url, "api_key": "local", **options}
 
 

@@ -124,7 +124,8 @@ class Turn:
             message["tool_calls"] = [call for _, call in sorted(self._tool_calls.items())]
         elif self._finish_reason is not None:
             sent = self.plan.messages
-            self._conversation.learn_scale(sent, self._usage.prompt_tokens, self._window.count)
+            if self._window.tokens is not None:
+                self._conversation.learn_scale(sent, self._usage.prompt_tokens, self._window.count)
             self._conversation.history = self._history.extended(sent, message)
         return ChatResult(
             answer=answer,
@@ -132,7 +133,7 @@ class Turn:
             usage=self._usage,
             ttft_ms=None if self._first_at is None else 1000.0 * (self._first_at - self._sent_at),
             finish_reason=self._finish_reason,
-            message=message,
+            message=dict(message),
         )
 
     def _fit(self) -> tuple[History, Plan]:

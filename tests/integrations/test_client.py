@@ -331,6 +331,16 @@ def test_the_session_may_come_from_around(chat):
     assert len(chat.client.history("u")) == len(chat.client.history("v")) == 2
 
 
+def test_a_conversation_has_one_system_message(chat, server):
+    chat([TEA], "one", session_id="u", instructions="Be brief.")
+    with pytest.raises(RequestError, match="differ from the system message"):
+        chat([TEA], "two", session_id="u", instructions="Be long.")
+    for instructions in ("Be brief.", ""):
+        messages = chat([TEA], "two", session_id="u", instructions=instructions).plan.messages
+        assert [message["role"] for message in messages].count("system") == 1
+    assert len(server.requests) == 3
+
+
 def test_reset_forgets_one_session(chat):
     chat([TEA], "one", session_id="u")
     chat([TEA], "one", session_id="v")

