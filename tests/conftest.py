@@ -1,0 +1,33 @@
+"""What tests may need and a machine may lack: each skips with the reason, or fails where everything is required."""
+
+import importlib
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+import pytest
+
+
+def absent(reason: str) -> NoReturn:
+    """Skip the test; fail it when ``CONTEXTPILOT_REQUIRE_ALL=1`` says that nothing may be absent."""
+    if os.environ.get("CONTEXTPILOT_REQUIRE_ALL") == "1":
+        pytest.fail(f"CONTEXTPILOT_REQUIRE_ALL=1, but {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def require(module: str) -> ModuleType:
+    """Import a module that is not part of every installation."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        absent(f"{module} is not installed")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of the real retrieval traces."""
+    folder = os.environ.get("CONTEXTPILOT_DATA")
+    if not folder:
+        absent("CONTEXTPILOT_DATA does not name the folder of the retrieval traces")
+    return Path(folder)
