@@ -1,14 +1,15 @@
-"""The arms: the same questions and the same retrieved documents, sent in five ways."""
+"""The arms: the same questions and the same retrieved documents, sent in different ways."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.types import ContextBlock, ContextRequest, Message
+from contextpilot_integrations.demo.endpoint import Endpoint, Reply
 from contextpilot_integrations.demo.results import Answer, Arm
+from contextpilot_integrations.serving.client import ContextPilotClient
 
 INSTRUCTIONS = "Answer in one short sentence from the documents."
 BATCH_ARMS = ("plain", "contextpilot")
@@ -18,26 +19,8 @@ PLAIN = EngineConfig(strategy="none", note="none", dedup=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
-    """What came back for one prompt; None is unknown."""
-
-    text: str
-    prompt_tokens: int | None
-    cached_tokens: int | None
-    ttft_ms: float | None
-
-
-class Model(Protocol):
-    """Whatever answers a list of messages."""
-
-    def __call__(self, messages: Sequence[Message], /) -> Reply:
-        """Answer one prompt."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question with the documents that were retrieved for it, best first."""
+    """A question with the documents that were retrieved for it, best first; ``number`` counts from 0."""
 
     number: int
     text: str
@@ -45,34 +28,48 @@ class Question:
 
 
 Steps = Iterator[Answer]
-"""Answers of one arm as they come, in the order of sending."""
+"""The answers of one arm as they come, in the order of sending."""
 
 
-def batch_steps(arm: str, questions: Sequence[Question], model: Model, instructions: str) -> Steps:
+def batch_steps(arm: str, questions: Sequence[Question], endpoint: Endpoint) -> Steps:
     """Send independent questions: "plain" as they arrive, "contextpilot" planned and scheduled as one batch."""
     engine = ReuseEngine(PLAIN if arm == "plain" else None)
+    instructions = endpoint.instructions(INSTRUCTIONS, arm)
     batch = engine.plan_batch(
         [ContextRequest(blocks=each.blocks, query=each.text, instructions=instructions) for each in questions]
     )
-    order = range(len(questions)) if arm == "plain" else batch.schedule
-    for position in order:
-        yield _ask(model, questions[position], batch.plans[position].messages)
+    for position in range(len(questions)) if arm == "plain" else batch.schedule:
+        messages = batch.plans[position].messages
+        yield _answer(questions[position], messages, endpoint.ask(messages))
 
 
-def chat_steps(arm: str, questions: Sequence[Question], model: Model, instructions: str) -> Steps:
-    """Send the turns of one conversation.
+def chat_steps(arm: str, questions: Sequence[Question], endpoint: Endpoint) -> Steps:
+    """Send the turns of one conversation: every prompt stays in the history as it was sent, but for "plain".
 
-    "plain" is the common shape: documents in the current turn only, a history of bare questions and answers.
-    "plain_append_only" and "contextpilot" keep every prompt as it was sent; the latter does not send a text twice.
+    "contextpilot" moves documents and sends no text twice; "plain_append_only" keeps their order and repeats them.
     """
-    engine = ReuseEngine(None if arm == "contextpilot" else PLAIN)
-    history: list[Message] = []
+    instructions = endpoint.instructions(INSTRUCTIONS, arm)
+    if arm == "plain":
+        yield from _common_chat(questions, endpoint, instructions)
+        return
+    engine = ReuseEngine(PLAIN if arm == "plain_append_only" else None)
+    chats = ContextPilotClient(endpoint.client, model=endpoint.model, engine=engine)
+    for question in questions:
+        result = chats.chat(
+            question.blocks, question.text, session_id="demo", instructions=instructions, **endpoint.options
+        )
+        reply = Reply(text=result.answer, usage=result.usage, ttft_ms=result.ttft_ms)
+        yield _answer(question, result.plan.messages, reply)
+
+
+def _common_chat(questions: Sequence[Question], endpoint: Endpoint, instructions: str) -> Steps:
+    """Send documents with the current turn only, after a history of bare questions and answers."""
+    engine, history = ReuseEngine(PLAIN), list[Message]()
     for question in questions:
         plan = engine.plan(question.blocks, query=question.text, instructions=instructions, messages=history)
-        answer = _ask(model, question, plan.messages)
-        yield answer
-        kept = [*history, {"role": "user", "content": question.text}] if arm == "plain" else plan.messages
-        history = [*kept, {"role": "assistant", "content": answer.text}]
+        reply = endpoint.ask(plan.messages)
+        yield _answer(question, plan.messages, reply)
+        history += [{"role": "user", "content": question.text}, {"role": "assistant", "content": reply.text}]
 
 
 def run_arm(name: str, steps: Steps, tell: Callable[[str, Answer], None]) -> Arm:
@@ -84,14 +81,13 @@ def run_arm(name: str, steps: Steps, tell: Callable[[str, Answer], None]) -> Arm
     return Arm(name=name, sent=tuple(sent), seconds=time.perf_counter() - started)
 
 
-def _ask(model: Model, question: Question, messages: Sequence[Message]) -> Answer:
-    reply = model(messages)
+def _answer(question: Question, messages: Sequence[Message], reply: Reply) -> Answer:
     return Answer(
         number=question.number,
         question=question.text,
         messages=tuple(messages),
-        text=reply.text,
-        prompt_tokens=reply.prompt_tokens,
-        cached_tokens=reply.cached_tokens,
+        text=reply.text.strip(),
+        prompt_tokens=reply.usage.prompt_tokens,
+        cached_tokens=reply.usage.cached_tokens,
         ttft_ms=reply.ttft_ms,
     )

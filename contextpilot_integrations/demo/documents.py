@@ -9,8 +9,8 @@ from pathlib import Path
 from contextpilot_core.errors import ConfigError, MissingExtraError
 from contextpilot_core.tokens import estimate_tokens
 
-MAX_TOKENS = 160
-"""Tokens of a chunk by `estimate_tokens`; a small model's tokenizer counts about a quarter more in Python text."""
+MAX_TOKENS = 130
+"""Tokens of a passage by `estimate_tokens`, about what the demo's model counts; tables of symbols take up to 200."""
 
 SUFFIXES = (".md", ".markdown", ".rst", ".txt")
 
@@ -146,7 +146,5 @@ def _joined(parts: Sequence[str], separator: str, max_tokens: int) -> Iterator[s
 def _short_words(text: str, max_characters: int) -> list[str]:
     """Split at white space, and words beyond ``max_characters`` by force."""
     return [
-        word[start : start + max_characters]
-        for word in text.split()
-        for start in range(0, len(word), max_characters)
+        word[start : start + max_characters] for word in text.split() for start in range(0, len(word), max_characters)
     ]

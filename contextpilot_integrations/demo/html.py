@@ -20,7 +20,8 @@ def report_html(run: Run) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>ContextPilot demo</title><style>\n{style}</style></head>\n<body><main>\n{body}\n</main></body></html>\n"
+        f"<title>ContextPilot demo</title><style>\n{style}</style></head>\n"
+        f"<body><main>\n{body}\n</main></body></html>\n"
     )
 
 
@@ -113,7 +114,7 @@ def _prompt(arm: Arm, answer: Answer) -> str:
     shown = "".join(_piece(piece) for piece in pieces(text, shared))
     figures = f"{tokens(answer.cached_tokens)} of {tokens(answer.prompt_tokens)} tokens cached"
     return (
-        f'<div><h3>{escape(ARM_NAMES[arm.name])}: {figures}, first token after {milliseconds(answer.ttft_ms)}</h3>'
+        f"<div><h3>{escape(ARM_NAMES[arm.name])}: {figures}, first token after {milliseconds(answer.ttft_ms)}</h3>"
         f"{shown}<details><summary>The prompt in full</summary>"
         f"<pre><mark>{escape(text[:shared])}</mark>{escape(text[shared:])}</pre></details></div>"
     )

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from contextpilot_integrations.demo.results import Answer, Arm, Run, share
-from contextpilot_integrations.demo.wording import ARM_NAMES, UNKNOWN, change, milliseconds, percent, tokens
+from contextpilot_integrations.demo.wording import ARM_NAMES, change, milliseconds, percent, tokens
 
 
 class JobTable:
@@ -35,23 +36,40 @@ class JobTable:
 
     def __rich__(self) -> Group:
         """Render the table and a line that says what is going on."""
-        table = Table(title=self._title, title_justify="left", title_style="bold", expand=True)
+        table = _table(self._title)
         table.add_column(self._unit, justify="right", style="dim")
-        table.add_column("question", ratio=1, no_wrap=True, overflow="ellipsis")
+        table.add_column("question", ratio=1, no_wrap=len(self._arms) < 3, overflow="ellipsis")
+        (self._fill_wide if len(self._arms) < 3 else self._fill_stacked)(table)
+        return Group(table, Text(self._status(), style="dim"))
+
+    def _fill_wide(self, table: Table) -> None:
+        """Give every arm two columns."""
         for arm in self._arms:
             table.add_column(f"{ARM_NAMES[arm]}\ncached", justify="right", no_wrap=True)
             table.add_column("\nTTFT", justify="right", no_wrap=True)
         for number, question in enumerate(self._questions):
             cells = [cell for arm in self._arms for cell in self._cells(arm, number)]
             table.add_row(str(number + 1), Text(question), *cells)
-        return Group(table, Text(self._status(), style="dim"))
+
+    def _fill_stacked(self, table: Table) -> None:
+        """Give every arm a line of its own: more than two do not fit side by side."""
+        table.add_column("arm", no_wrap=True)
+        for name in ("cached", "TTFT"):
+            table.add_column(name, justify="right", no_wrap=True)
+        line = Text("\n")
+        for number, question in enumerate(self._questions):
+            cached, times = zip(*(self._cells(arm, number) for arm in self._arms), strict=True)
+            names = "\n".join(ARM_NAMES[arm] for arm in self._arms)
+            table.add_row(str(number + 1), Text(question), names, line.join(cached), line.join(times), end_section=True)
 
     def _cells(self, arm: str, number: int) -> tuple[Text, Text]:
         answer = self._answers.get((arm, number))
         if answer is None:
             return Text("·", style="dim"), Text("·", style="dim")
         style = "bold green" if arm == "contextpilot" else ""
-        cached = UNKNOWN if answer.cached_tokens is None else f"{answer.cached_tokens}/{tokens(answer.prompt_tokens)}"
+        cached = tokens(answer.cached_tokens)
+        if answer.prompt_tokens is not None:
+            cached += f"/{tokens(answer.prompt_tokens)}"
         return Text(cached, style=style), Text(milliseconds(answer.ttft_ms), style=style)
 
     def _status(self) -> str:
@@ -71,16 +89,20 @@ def shown(table: JobTable, console: Console) -> Iterator[None]:
 
 def summary(run: Run) -> Table:
     """Return the totals of every arm, and what changed against "plain"."""
-    table = Table(title="Summary", title_justify="left", title_style="bold", expand=True)
+    table = _table("Summary")
     table.add_column("job")
-    table.add_column("arm")
-    for name in ("prompt", "cached", "cached %", "prefilled", "vs plain", "TTFT p50"):
+    table.add_column("arm", no_wrap=True)
+    for name in ("prompt", "cached", "share", "prefilled", "vs plain", "TTFT p50"):
         table.add_column(name, justify="right", no_wrap=True)
     for job, arms in (("batch", run.batch), ("chat", run.chat)):
         for arm in arms:
             table.add_row(job, *_totals(arm, arms[0]), style="bold green" if arm.name == "contextpilot" else "")
         table.add_section()
     return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", expand=True, box=box.SIMPLE_HEAD)
 
 
 def _totals(arm: Arm, plain: Arm) -> tuple[str, ...]:

@@ -48,7 +48,9 @@ def read_questions(path: Path) -> QuestionBank:
     try:
         text = path.read_text("utf-8")
     except OSError as error:
-        raise ConfigError(f"--questions {path}: cannot be read ({error.strerror}); give a .json or .txt file") from error
+        raise ConfigError(
+            f"--questions {path}: cannot be read ({error.strerror}); give a .json or .txt file"
+        ) from error
     if path.suffix.lower() == ".json":
         return _parse(text, str(path))
     lines = tuple(line.strip() for line in text.splitlines() if line.strip())
@@ -67,7 +69,9 @@ def select(bank: QuestionBank, *, seed: int, topics: int, users: int, turns: int
     draw = random.Random(seed)
     drawn = draw.sample(bank.batch, min(topics, len(bank.batch)))
     per_topic = users if len(bank.batch) > 1 else topics * users
-    asked = [question for topic in drawn for question in draw.sample(topic.questions, min(per_topic, len(topic.questions)))]
+    asked = [
+        question for topic in drawn for question in draw.sample(topic.questions, min(per_topic, len(topic.questions)))
+    ]
     draw.shuffle(asked)
     return Questions(batch=tuple(asked), chat=draw.choice(bank.chat).questions[:turns])
 
@@ -87,6 +91,8 @@ def _parse(text: str, name: str) -> QuestionBank:
 def _topics(entries: Sequence[dict[str, Any]], key: str) -> tuple[Topic, ...]:
     topics = tuple(Topic(name=str(entry["topic"]), questions=tuple(entry[key])) for entry in entries)
     for topic in topics:
-        if not topic.questions or not all(isinstance(question, str) and question.strip() for question in topic.questions):
+        if not topic.questions or not all(
+            isinstance(question, str) and question.strip() for question in topic.questions
+        ):
             raise ValueError(f"topic {topic.name!r} must hold one question or more, each a text")
     return topics

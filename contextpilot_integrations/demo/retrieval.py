@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from contextpilot_core.errors import MissingExtraError
 from contextpilot_integrations.demo.documents import Chunk
+from contextpilot_integrations.extras import load
 
 STOP_WORDS = frozenset(
     "a an and are as at be by can do does for from has have how i if in into is it its me my not of on or so than that "
@@ -22,12 +22,8 @@ class Retriever:
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         """Index ``chunks``."""
-        try:
-            from rank_bm25 import BM25Okapi
-        except ImportError as error:
-            raise MissingExtraError("the demo needs rank-bm25: pip install 'contextpilot-rag[demo]'") from error
         self._chunks = tuple(chunks)
-        self._bm25 = BM25Okapi([terms(chunk.text) for chunk in chunks])
+        self._bm25 = load("rank_bm25", extra="demo").BM25Okapi([terms(chunk.text) for chunk in chunks])
 
     def search(self, question: str, k: int) -> list[Chunk]:
         """Return the ``k`` best chunks for ``question``, best first (fewer when there are fewer chunks)."""

@@ -2,7 +2,7 @@
 
 ARM_NAMES = {
     "plain": "plain",
-    "plain_append_only": "plain, append-only",
+    "plain_append_only": "append-only",
     "contextpilot": "ContextPilot",
 }
 UNKNOWN = "unknown"

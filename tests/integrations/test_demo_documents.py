@@ -7,7 +7,14 @@ import pytest
 
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.tokens import estimate_tokens
-from contextpilot_integrations.demo.documents import MAX_TOKENS, chunk_texts, pack, python_reference, read_folder, sections
+from contextpilot_integrations.demo.documents import (
+    MAX_TOKENS,
+    chunk_texts,
+    pack,
+    python_reference,
+    read_folder,
+    sections,
+)
 from contextpilot_integrations.demo.generate import questions_about
 from contextpilot_integrations.demo.questions import QuestionBank, Topic, committed_questions, read_questions, select
 
@@ -38,7 +45,10 @@ def test_pack_cuts_whatever_is_too_long_and_loses_no_character(text: str) -> Non
 
 def test_equal_chunks_are_kept_once_and_title_leads() -> None:
     chunks = chunk_texts([("a.md", "# Cats\nCats purr."), ("b.md", "# Cats\nCats purr.\n# Dogs\nDogs bark.")])
-    assert [(chunk.id, chunk.text) for chunk in chunks] == [("a.md#1", "Cats\nCats purr."), ("b.md#2", "Dogs\nDogs bark.")]
+    assert [(chunk.id, chunk.text) for chunk in chunks] == [
+        ("a.md#1", "Cats\nCats purr."),
+        ("b.md#2", "Dogs\nDogs bark."),
+    ]
 
 
 def test_python_reference_holds_hundreds_of_short_distinct_chunks() -> None:
@@ -66,7 +76,9 @@ def test_folder_without_text_and_absent_folder_are_refused(tmp_path: Path) -> No
 def test_search_ranks_by_words_and_breaks_ties_by_place() -> None:
     from contextpilot_integrations.demo.retrieval import Retriever
 
-    chunks = chunk_texts([("1", "purring cats"), ("2", "barking dogs"), ("3", "cats and dogs"), ("4", "fish"), ("5", "birds")])
+    chunks = chunk_texts(
+        [("1", "purring cats"), ("2", "barking dogs"), ("3", "cats and dogs"), ("4", "fish"), ("5", "birds")]
+    )
     found = Retriever(chunks).search("Which cats are purring?", 3)
     assert [chunk.id for chunk in found][:2] == ["1#1", "3#1"]
     assert len(Retriever(chunks).search("nothing of the sort", 50)) == 5
@@ -105,7 +117,9 @@ def test_questions_come_from_json_or_from_lines(tmp_path: Path) -> None:
     assert read_questions(tmp_path / "q.txt").batch[0].questions == ("a?", "b?")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"batch": [], "chat": []}', '{"batch": [{"topic": "t", "questions": [1]}], "chat": []}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"batch": [], "chat": []}', '{"batch": [{"topic": "t", "questions": [1]}], "chat": []}']
+)
 def test_a_file_of_another_shape_is_refused_with_the_shape(tmp_path: Path, text: str) -> None:
     (tmp_path / "q.json").write_text(text, "utf-8")
     with pytest.raises(ConfigError, match="shape"):

@@ -116,7 +116,9 @@ def test_page_is_self_contained_escaped_and_well_formed(run: Run) -> None:
 
 def test_page_without_any_known_count(run: Run) -> None:
     def blind(one: Arm) -> Arm:
-        return replace(one, sent=tuple(replace(a, prompt_tokens=None, cached_tokens=None, ttft_ms=None) for a in one.sent))
+        return replace(
+            one, sent=tuple(replace(a, prompt_tokens=None, cached_tokens=None, ttft_ms=None) for a in one.sent)
+        )
 
     text = report_html(replace(run, batch=tuple(map(blind, run.batch)), chat=tuple(map(blind, run.chat))))
     assert "unknown" in text and "None" not in text and ">0 of" not in text
@@ -160,5 +162,10 @@ def test_charts_show_unknown_and_escape_names() -> None:
 
 def test_wording() -> None:
     assert [tokens(None), percent(None), milliseconds(None), change(None, 1), change(0, 1)] == ["unknown"] * 5
-    assert [tokens(1234), percent(0.1234), milliseconds(85.4), milliseconds(2412)] == ["1,234", "12.3 %", "85 ms", "2.41 s"]
+    assert [tokens(1234), percent(0.1234), milliseconds(85.4), milliseconds(2412)] == [
+        "1,234",
+        "12.3 %",
+        "85 ms",
+        "2.41 s",
+    ]
     assert [change(100, 75), change(100, 110)] == ["−25 %", "+10 %"]

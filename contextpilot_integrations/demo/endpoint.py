@@ -1,0 +1,111 @@
+"""Where the demo sends its prompts: an embedded llama.cpp, or any OpenAI-compatible endpoint."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from contextpilot_core.errors import ConfigError
+from contextpilot_core.types import Message
+from contextpilot_integrations.extras import load
+from contextpilot_integrations.serving.local import LocalEngine
+from contextpilot_integrations.serving.turn import may_refuse_usage
+from contextpilot_integrations.serving.usage import Usage, read_usage
+
+GREETING = ({"role": "user", "content": "Say hello."},)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What came back for one prompt; ``ttft_ms`` is None when nothing was generated."""
+
+    text: str
+    usage: Usage
+    ttft_ms: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A model behind an OpenAI client; ``options`` go with every request.
+
+    ``clear`` empties its cache; it is None where only the owner of the server can.
+    """
+
+    client: Any = field(repr=False)
+    model: str
+    where: str
+    clear: Callable[[], None] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    ask_usage: bool = True
+
+    def ask(self, messages: Sequence[Message]) -> Reply:
+        """Send one prompt and read the answer from its stream."""
+        arguments = {"model": self.model, "messages": list(messages), "stream": True, **self.options}
+        if self.ask_usage:
+            arguments["stream_options"] = {"include_usage": True}
+        pieces, usage, first = list[str](), Usage(), None
+        started = time.perf_counter()
+        for chunk in self.client.chat.completions.create(**arguments):
+            text = "".join(choice.delta.content or "" for choice in chunk.choices)
+            if text and first is None:
+                first = time.perf_counter()
+            pieces.append(text)
+            usage = read_usage(chunk) if getattr(chunk, "usage", None) is not None else usage
+        return Reply(text="".join(pieces), usage=usage, ttft_ms=None if first is None else 1000 * (first - started))
+
+    def instructions(self, base: str, arm: str) -> str:
+        """Return what an arm's prompts start with: ``base``, after a line of its own where nothing can be emptied.
+
+        So no arm can profit from the prompts of another one, or of an earlier run.
+        """
+        return base if self.clear is not None else f"Run {secrets.token_hex(4)} ({arm}).\n{base}"
+
+
+@contextmanager
+def embedded(answer_tokens: int) -> Iterator[Endpoint]:
+    """Run llama.cpp with the packaged model in this process: one slot, so that requests follow one another."""
+    with LocalEngine(slots=1) as engine:
+        endpoint = Endpoint(
+            client=engine.client(),
+            model=engine.model,
+            where="llama.cpp, embedded",
+            clear=engine.clear,
+            options=_options(answer_tokens),
+        )
+        endpoint.ask(GREETING)
+        yield endpoint
+
+
+@contextmanager
+def remote(base_url: str, model: str | None, api_key: str | None, answer_tokens: int) -> Iterator[Endpoint]:
+    """Use a server that runs already; without ``model`` the first that it serves. Raises `ConfigError`."""
+    openai = load("openai", extra="client")
+    with openai.OpenAI(base_url=base_url, api_key=api_key or "none", max_retries=0) as client:
+        try:
+            name = model or client.models.list().data[0].id
+            endpoint = Endpoint(client=client, model=name, where=base_url, options=_options(answer_tokens))
+            endpoint = _greeted(endpoint)
+        except (openai.OpenAIError, IndexError) as error:
+            raise ConfigError(
+                f"--base-url {base_url} does not answer as an OpenAI-compatible endpoint "
+                f"({type(error).__name__}: {error}); start the server there, or correct --base-url and --model"
+            ) from error
+        yield endpoint
+
+
+def _greeted(endpoint: Endpoint) -> Endpoint:
+    """Ask something small, so that the first measured request meets a warm server; learn whether usage is refused."""
+    try:
+        endpoint.ask(GREETING)
+    except Exception as error:
+        if not may_refuse_usage(error):
+            raise
+        endpoint = replace(endpoint, ask_usage=False)
+        endpoint.ask(GREETING)
+    return endpoint
+
+
+def _options(answer_tokens: int) -> dict[str, Any]:
+    return {"max_tokens": answer_tokens, "temperature": 0}
