@@ -14,7 +14,7 @@ from contextpilot_core.errors import (
     TooManyContextsError,
     TraceError,
 )
-from contextpilot_core.plan import BatchPlan, Plan, PlanReport
+from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import (
     ContextBlock,
@@ -23,6 +23,7 @@ from contextpilot_core.types import (
     EvictionReport,
     Hint,
     Message,
+    PlanReport,
     Segment,
 )
 

@@ -99,7 +99,7 @@ class ReuseEngine:
         return self._registry.commit(plan)
 
     def abandon(self, plan: Plan) -> bool:
-        """Take back a plan in flight that was not sent. Returns False, and changes nothing, when it is not in flight."""
+        """Take back a plan in flight that was not sent. Returns False, and changes nothing, when it is not."""
         return self._registry.abandon(plan)
 
     def evict(self, request_ids: Iterable[str], *, namespace: str = "default") -> EvictionReport:

@@ -67,6 +67,27 @@ class SpanSource:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanReport:
+    """Figures of one plan, in tokens of the engine's counter.
+
+    block_tokens: bodies sent in full; hinted_tokens: bodies replaced by whole-block hints; span_tokens: runs inside
+    sent bodies replaced by span hints; note_tokens: the order note, never cached; expected_reused_tokens: block tokens
+    expected in the prefix cache, in whole KV blocks.
+    """
+
+    blocks: int
+    block_tokens: int
+    hinted_tokens: int
+    span_tokens: int
+    note_tokens: int
+    expected_reused_tokens: int
+    moved: bool
+    dropped: int
+    unselected: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvictionReport:
     """What ``evict`` did: ids that were released, ids that were not live, tokens that left the cache view."""
 

@@ -112,7 +112,12 @@ def test_files(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("line", "rule"),
-    [("{", "cannot be read"), ("[1]", "expected a JSON object"), ('{"doc_ids": "x"}', "list of strings"), ("{}", "list")],
+    [
+        ("{", "cannot be read"),
+        ("[1]", "expected a JSON object"),
+        ('{"doc_ids": "x"}', "list of strings"),
+        ("{}", "list"),
+    ],
 )
 def test_damaged_traces_are_refused_with_their_line(tmp_path: Path, line: str, rule: str):
     path = tmp_path / "t.jsonl"
