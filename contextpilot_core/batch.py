@@ -38,7 +38,8 @@ def learn(registry: Registry, batch: Sequence[Prepared]) -> None:
             contexts = [tuple(dict.fromkeys(opened[position].sketch.ids.values())) for position in members]
             arranged = arrange(contexts, first.space.index.blocks.tokens)
             with registry.lock:
-                first.space.index.learn(first.sketch.head, arranged.orders)
+                shared = [order[:number] for order, number in zip(arranged.orders, arranged.shared, strict=True)]
+                first.space.index.learn(first.sketch.head, shared)
     finally:
         registry.drop(opened)
 

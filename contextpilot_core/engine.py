@@ -124,7 +124,8 @@ class ReuseEngine:
     def warm(self, requests: Iterable[ContextRequest]) -> None:
         """Learn the usual orders from earlier traffic; later plans weigh them against what is cached.
 
-        Nothing counts as cached by this. Learnt orders stay until `reset`. Raises as `plan`.
+        Nothing counts as cached by this. Learnt orders stay until `reset`. It pays where later traffic resembles the
+        earlier one, less so for bursts on one topic in a small cache. Raises as `plan`.
         """
         learn(self._registry, self._prepare(requests))
 
