@@ -32,7 +32,7 @@ def greedy_merges(contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> 
     labels = np.arange(len(rows))
     merges: list[tuple[int, int]] = []
     threshold = int(tokens[rows].sum(axis=1).max())
-    while threshold > 1:
+    while True:
         holders = np.bincount(rows.ravel(), minlength=len(tokens))[:-1]
         meeting = int((holders * (holders - 1) // 2).sum())
         threshold = 1 if meeting <= _SPARSE * len(rows) else max(1, int(threshold * _STEP))
@@ -45,30 +45,27 @@ def greedy_merges(contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> 
         left = np.ones(len(rows), dtype=np.bool_)
         left[[joining for _, joining in found]] = False
         rows, labels = rows[left], labels[left]
-    else:
-        return merges
+        if threshold == 1:
+            return merges
     contents = [row[row < len(tokens) - 1].tolist() for row in rows]
     names = labels.tolist()
     return merges + [(names[kept], names[joining]) for kept, joining in _Chain(contents, tokens).run()]
 
 
 def _table(contexts: Sequence[Sequence[int]], weights: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the rows and tokens for the join: blocks that matter, numbered from the rarest to the commonest.
-
-    A block that one context holds alone is never shared, and one without tokens counts for nothing.
-    """
+    """Return the rows and tokens for the join: blocks that can be shared, numbered from the rarest to the commonest."""
     lengths = np.fromiter(map(len, contexts), dtype=np.int64, count=len(contexts))
     blocks = np.fromiter((block for context in contexts for block in context), dtype=np.int64, count=lengths.sum())
     owners = np.repeat(np.arange(len(contexts)), lengths)
     holders = np.bincount(blocks, minlength=len(weights))
-    matter = np.flatnonzero((holders > 1) & (weights > 0))
-    matter = matter[np.argsort(holders[matter], kind="stable")]
-    number = np.full(len(weights), len(matter))
-    number[matter] = np.arange(len(matter))
-    rows = np.full((len(contexts), int(lengths.max())), len(matter))
+    common = np.flatnonzero(holders > 1)
+    common = common[np.argsort(holders[common], kind="stable")]
+    number = np.full(len(weights), len(common))
+    number[common] = np.arange(len(common))
+    rows = np.full((len(contexts), max(1, int(lengths.max()))), len(common))
     rows[owners, ranges(np.zeros_like(lengths), lengths)] = number[blocks]
     rows.sort(axis=1)
-    return rows, np.append(weights[matter], 0)
+    return rows, np.append(weights[common], 0)
 
 
 class _Chain:

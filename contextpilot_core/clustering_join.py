@@ -69,7 +69,7 @@ def _signatures(rows: Rows, weights: IntArray, threshold: int) -> tuple[IntArray
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         a, b = tokens[part][:, first], tokens[part][:, second]
-        enough = (a + onwards[part][:, second] >= threshold) & (a < threshold) & (b < threshold) & (b > 0) & ~alone
+        enough = (a + onwards[part][:, second] >= threshold) & (a < threshold) & (b < threshold) & (a > 0) & (b > 0) & ~alone
         enough |= (a >= threshold) & alone
         row, pair = np.nonzero(enough)
         owners.append(row + start)
@@ -84,8 +84,8 @@ def _compare(
     owners, starts, counts, others = competing
     width = len(weights)
     cost = np.concatenate([[0], np.cumsum(counts)])
-    cost[1:] += owners * (width * _PAIRS // _TABLE)
-    table = np.zeros(max(width, _TABLE), dtype=np.int64)
+    cost[1:] += owners * -(-width * _PAIRS // _TABLE)  # bounds the rows of a chunk, too
+    table = np.zeros((_TABLE // width + 2) * width, dtype=np.int64)
     found: list[Links] = []
     total = start = 0
     while start < len(owners):
@@ -144,6 +144,7 @@ def _join(rows: Rows, weights: IntArray, links: Links) -> IntArray:
     near = nearest[row]
     mutual = nearest[near] == row
     held = most[row] == weights[rows[near]].sum(axis=1)
+    held[held] = (weights[rows[near[held]]] + (rows[near[held]] == len(weights) - 1) > 0).all(axis=1)
     into = np.arange(size)
     joins = np.where(mutual, near < row, held)
     into[row[joins]] = near[joins]

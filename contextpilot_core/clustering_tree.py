@@ -6,6 +6,7 @@ parent's; a path of child numbers from the root names it. Leaves are contexts, i
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from contextpilot_core.ordering import by_mean_rank
 
@@ -33,41 +34,39 @@ class _Merger:
     """
 
     def __init__(self, leaves: Sequence[Sequence[int]]) -> None:
-        self.contents: list[frozenset[int]] = [frozenset(leaf) for leaf in leaves]  # emptied when own is known
-        self.own: list[frozenset[int]] = [frozenset()] * len(leaves)
-        self.firsts = list(range(len(leaves)))
-        self.children: list[list[int]] = [[] for _ in leaves]
-        self.distances = [0.0] * len(leaves)
-        self._leaves = len(leaves)
+        self.leaves = leaves
+        self.firsts = list(range(len(leaves)))  # by node: its smallest leaf
+        self.contents: list[frozenset[int]] = []  # of inner nodes
+        self.children: list[list[int]] = []
+        self.distances: list[float] = []
 
     def merge(self, left: int, right: int, distance: float) -> None:
         """Add the node over two others."""
-        content = self.contents[left] & self.contents[right]
+        content = self.content(left) & self.content(right)
         children: list[int] = []
         for node in (left, right):
-            if node < self._leaves or len(self.contents[node]) > len(content):
-                self.own[node] = self.contents[node] - content
+            inner = node - len(self.leaves)
+            if inner < 0 or len(self.contents[inner]) > len(content):
                 children.append(node)
             else:
-                smaller, children = sorted((children, self.children[node]), key=len)
+                smaller, children = sorted((children, self.children[inner]), key=len)
                 children += smaller  # grows the longer list in place: a long series of merges stays linear
-                self.children[node] = []
-            self.contents[node] = frozenset()
         self.contents.append(content)
-        self.own.append(frozenset())
-        self.firsts.append(min(self.firsts[left], self.firsts[right]))
         self.children.append(children)
         self.distances.append(distance)
+        self.firsts.append(min(self.firsts[left], self.firsts[right]))
+
+    def content(self, node: int) -> frozenset[int]:
+        """Return the blocks that all leaves below a node have."""
+        inner = node - len(self.leaves)
+        return frozenset(self.leaves[node]) if inner < 0 else self.contents[inner]
 
     def top(self, nodes: Iterable[int]) -> list[int]:
         """Return the children of the root when ``nodes`` are what is left; nodes without content are dissolved."""
         children: list[int] = []
         for node in nodes:
-            if node < self._leaves or self.contents[node]:
-                self.own[node] = self.contents[node]
-                children.append(node)
-            else:
-                children += self.children[node]
+            inner = node - len(self.leaves)
+            children += [node] if inner < 0 or self.contents[inner] else self.children[inner]
         return children
 
 
@@ -84,50 +83,57 @@ def build_tree(
         leaves.setdefault(leaf, context)
     merger = _Merger(list(leaves.values()))
     left_over = dict.fromkeys(range(len(leaves)))
-    for left, right, distance in merges:
+    for made, (left, right, distance) in enumerate(merges, start=len(leaves)):
         merger.merge(left, right, distance)
         del left_over[left], left_over[right]
-        left_over[len(merger.contents) - 1] = None
-    return _number(merger, list(leaves.values()), merger.top(left_over), leaf_of)
+        left_over[made] = None
+    return _number(merger, merger.top(left_over), leaf_of)
 
 
-def _number(merger: _Merger, leaves: list[Sequence[int]], top: list[int], leaf_of: Sequence[int]) -> MergeTree:
+def _number(merger: _Merger, top: list[int], leaf_of: Sequence[int]) -> MergeTree:
     """Walk depth-first, children by first context: number the nodes and order their own blocks."""
+    leaves = merger.leaves
     tree = MergeTree([-1], [0], [()], [0.0], [])
     place: dict[int, int] = {}  # leaf -> node of the tree
-    totals: list[dict[int, int]] = [{}]  # by node of the tree: own block -> sum of its ranks over the members
-    first_member: list[Sequence[int]] = [()]
-    by_first = merger.firsts.__getitem__
-    stack = [(node, 0, number) for number, node in reversed(list(enumerate(sorted(top, key=by_first))))]
+    contents: dict[int, frozenset[int]] = {0: frozenset()}  # inner node of the tree -> its blocks
+    totals: dict[int, dict[int, int]] = {}  # inner node of the tree -> own block -> sum of its ranks over the members
+    members: dict[int, int] = {}  # inner node of the tree -> its first leaf
+    stack: list[tuple[int, int, int]] = []
+
+    def visit_later(children: list[int], parent: int) -> None:
+        children.sort(key=merger.firsts.__getitem__, reverse=True)
+        stack.extend(zip(children, repeat(parent), range(len(children) - 1, -1, -1)))
+
+    visit_later(top, 0)
     while stack:
         node, parent, number = stack.pop()
         here = len(tree.parents)
         tree.parents.append(parent)
         tree.numbers.append(number)
-        tree.distances.append(merger.distances[node])
-        own = merger.own[node]
+        above = contents[parent]
         if node < len(leaves):
             place[node] = here
-            tree.own.append(tuple([block for block in leaves[node] if block in own]))
-            totals.append({})
+            tree.own.append(tuple([block for block in leaves[node] if block not in above]))
+            tree.distances.append(0.0)
             _add_ranks(leaves[node], parent, tree.parents, totals)
         else:
+            inner = node - len(leaves)
             tree.own.append(())  # known when all members were seen
-            totals.append(dict.fromkeys(own, 0))
-            children = sorted(merger.children[node], key=by_first)
-            stack += [(child, here, number) for number, child in reversed(list(enumerate(children)))]
-        first_member.append(leaves[merger.firsts[node]])
-    for here, ranks in enumerate(totals):
-        if ranks:
-            tree.own[here] = by_mean_rank(ranks, first_member[here])
+            tree.distances.append(merger.distances[inner])
+            contents[here] = merger.contents[inner]
+            totals[here] = dict.fromkeys(contents[here] - above, 0)
+            members[here] = merger.firsts[node]
+            visit_later(merger.children[inner], here)
+    for here, ranks in totals.items():
+        tree.own[here] = by_mean_rank(ranks, leaves[members[here]])
     tree.leaves.extend([place[leaf] for leaf in leaf_of])
     return tree
 
 
-def _add_ranks(context: Sequence[int], parent: int, parents: list[int], totals: list[dict[int, int]]) -> None:
+def _add_ranks(context: Sequence[int], parent: int, parents: list[int], totals: dict[int, dict[int, int]]) -> None:
     """Add the ranks of one member to the sums of all nodes above it."""
     ranks = {block: rank for rank, block in enumerate(context)}
-    while parent > 0:
+    while parent:
         total = totals[parent]
         for block in total:
             total[block] += ranks[block]
