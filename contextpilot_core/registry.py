@@ -78,7 +78,7 @@ class Registry:
             if space is None:
                 return False
             waiting = plan.request_id in space.in_flight
-            done = space.confirm(plan.request_id, plan._ticket)
+            done = space.confirm(plan)
             self._counters.committed += done and waiting
             return done
 

@@ -59,20 +59,25 @@ class Namespace:
         """Decide and let the request take its place: visible to later plans, confirmed at once with ``commit``."""
         choice = choose(sketch, self.index, self._config, self._rendering.count, lead)
         self.index.insert(request_id, sketch.head, choice.context)
-        self.conversations.adopt(sketch.visible.known, request_id)
         self.reserved.discard(request_id)
-        ticket = Ticket(self, "committed")
-        if not commit:
+        if commit:
+            ticket = Ticket(self, "committed")
+            self.conversations.adopt(sketch.visible.known, request_id)
+        else:
             ticket = Ticket(self, "in flight", self._clock() + self._config.in_flight_seconds)
             self.in_flight[request_id] = ticket
         return Plan(request_id, sketch.prepared, choice, sketch.hints, sketch.visible, self._rendering, ticket)
 
-    def confirm(self, request_id: str, ticket: Ticket) -> bool:
-        """Commit a plan in flight; True also when it was committed before, False when it is gone."""
+    def confirm(self, plan: Plan) -> bool:
+        """Commit a plan in flight; True also when it was committed before, False when it is gone.
+
+        Only now does it hold the records of its history: a plan that is taken back must leave them to their owners.
+        """
+        ticket = plan._ticket
         if ticket.state == "in flight":
             ticket.state = "committed"
-            del self.in_flight[request_id]
-            return True
+            del self.in_flight[plan.request_id]
+            self.conversations.adopt(plan._visible.known, plan.request_id)
         return ticket.state == "committed"
 
     def take_back(self, request_id: str, ticket: Ticket) -> bool:

@@ -9,10 +9,19 @@ from threading import Lock
 from typing import Any, Generic, TypeVar
 
 from contextpilot_core.errors import ConfigError
-from contextpilot_core.types import Message
+from contextpilot_core.plan import Plan
+from contextpilot_core.types import ContextRequest, Message
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 TokenCount = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class PastTurn:
+    """One turn: the request that was planned, what it added to the messages, and the answer last."""
+
+    request: ContextRequest
+    messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True)
@@ -20,28 +29,40 @@ class History:
     """The messages of a conversation: a head (system message or nothing) and whole turns, oldest first."""
 
     head: tuple[Message, ...] = ()
-    turns: tuple[tuple[Message, ...], ...] = ()
+    turns: tuple[PastTurn, ...] = ()
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """All messages, in order."""
-        return (*self.head, *(message for turn in self.turns for message in turn))
+        return (*self.head, *(message for turn in self.turns for message in turn.messages))
 
-    def extended(self, messages: tuple[Message, ...], answer: Message) -> "History":
-        """Return the history after a turn: ``messages`` (all that was sent: this history and more) and its answer."""
-        head = self.head or tuple(message for message in messages[:1] if message.get("role") in SYSTEM_ROLES)
-        new = messages[len(head) + sum(map(len, self.turns)) :]
-        return History(head, (*self.turns, (*new, answer)))
+    def extended(self, plan: Plan, answer: Message) -> "History":
+        """Return the history after a turn: ``plan`` was made on top of this history, ``answer`` came back."""
+        sent = plan.messages
+        head = self.head or tuple(message for message in sent[:1] if message.get("role") in SYSTEM_ROLES)
+        new = sent[len(head) + sum(len(turn.messages) for turn in self.turns) :]
+        return History(head, (*self.turns, PastTurn(plan.request, (*new, answer))))
 
-    def trimmed(self, tokens: float, size: Callable[[tuple[Message, ...]], float]) -> "History":
+    def trimmed(
+        self,
+        tokens: float,
+        size: Callable[[tuple[Message, ...]], float],
+        plan: Callable[[ContextRequest, "History"], Plan],
+    ) -> "History":
         """Return the history without its oldest turns, as few as bring ``size(messages)`` to ``tokens`` or less.
 
-        At least one turn goes, unless there is none.
+        At least one turn goes, unless there is none. What stays is planned again by ``plan(request, history)``: its
+        hints may name what is gone, and a hint must never dangle.
         """
-        history = History(self.head, self.turns[1:])
-        while history.turns and size(history.messages) > tokens:
-            history = History(self.head, history.turns[1:])
-        return history
+        turns = self.turns
+        while turns:
+            turns = turns[1:]
+            history = History(self.head)
+            for turn in turns:
+                history = history.extended(plan(turn.request, history), turn.messages[-1])
+            if size(history.messages) <= tokens:
+                return history
+        return History(self.head)
 
 
 def message_tokens(message: Message, count: TokenCount) -> int:

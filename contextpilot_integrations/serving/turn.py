@@ -7,7 +7,7 @@ from typing import Any
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.plan import Plan
-from contextpilot_core.types import ContextBlock, Message
+from contextpilot_core.types import ContextBlock, ContextRequest, Message
 from contextpilot_integrations.serving.conversation import Conversation, History, TokenCount
 from contextpilot_integrations.serving.usage import Usage, read_usage
 
@@ -123,10 +123,9 @@ class Turn:
         if self._tool_calls:
             message["tool_calls"] = [call for _, call in sorted(self._tool_calls.items())]
         elif self._finish_reason is not None:
-            sent = self.plan.messages
             if self._window.tokens is not None:
-                self._conversation.learn_scale(sent, self._usage.prompt_tokens, self._window.count)
-            self._conversation.history = self._history.extended(sent, message)
+                self._conversation.learn_scale(self.plan.messages, self._usage.prompt_tokens, self._window.count)
+            self._conversation.history = self._history.extended(self.plan, message)
         return ChatResult(
             answer=answer,
             plan=self.plan,
@@ -138,28 +137,39 @@ class Turn:
 
     def _fit(self) -> tuple[History, Plan]:
         """Plan; when the prompt and the answer would not fit, without the oldest turns, down to half the window."""
+        question = self._question
+        request = ContextRequest(
+            blocks=question.blocks,  # type: ignore[arg-type]  # any iterable: the engine makes it a tuple
+            query=question.query,
+            instructions=question.instructions,
+            session_id=question.session_id,
+            namespace=question.namespace,
+        )
         history = self._conversation.history
-        plan = self._plan(history)
+        plan = self._plan(request, history)
         if self._window.tokens is None:
             return history, plan
         room = self._window.tokens - self._answer_tokens()
         while history.turns and self._size(plan.messages) > room:
             self._engine.abandon(plan)
-            history = history.trimmed(self._window.tokens / 2, self._size)
-            plan = self._plan(history)
+            history = history.trimmed(self._window.tokens / 2, self._size, self._plan_again)
+            plan = self._plan(request, history)
         return history, plan
 
-    def _plan(self, history: History) -> Plan:
-        question = self._question
+    def _plan(self, request: ContextRequest, history: History, *, commit: bool = False) -> Plan:
         return self._engine.plan(
-            question.blocks,
-            query=question.query,
-            instructions=question.instructions,
+            request.blocks,
+            query=request.query,
+            instructions=request.instructions,
             messages=history.messages,
-            session_id=question.session_id,
-            namespace=question.namespace,
-            commit=False,
+            session_id=request.session_id,
+            namespace=request.namespace,
+            commit=commit,
         )
+
+    def _plan_again(self, request: ContextRequest, history: History) -> Plan:
+        """Plan a turn of the history; it is sent with the prompt of this turn."""
+        return self._plan(request, history, commit=True)
 
     def _size(self, messages: tuple[Message, ...]) -> float:
         return self._conversation.size(messages, self._window.count)

@@ -258,6 +258,22 @@ def test_an_abandoned_turn_is_not_visible():
     assert engine.plan([A], query="two", messages=history).hints == ()
 
 
+@pytest.mark.parametrize("how", ["abandon", "expire"])
+def test_a_turn_that_was_taken_back_leaves_what_the_history_shows(how: str):
+    clock = ManualClock()
+    engine = ReuseEngine(clock=clock)
+    history = answered(engine.plan([A], query="one"))
+    failed = engine.plan([A, B], query="two", messages=history, commit=False)
+    assert targets(failed) == [(0, 1)]
+    if how == "abandon":
+        assert engine.abandon(failed)
+    else:
+        clock.advance(61)
+    again = engine.plan([A, B], query="two", messages=history)
+    assert targets(again) == [(0, 1)]
+    assert again.labels == (1, 2)
+
+
 def test_history_in_other_shapes():
     engine = ReuseEngine()
     first = engine.plan([A], query="one", instructions="Sys.")

@@ -368,9 +368,13 @@ def test_a_full_window_drops_the_oldest_turns_and_sends_their_blocks_again(serve
     for n in cuts:
         history = results[n].plan.messages[:-1]
         assert sum(len(text.split()) for text in contents(history)) <= 300
-        kept = (*results[n - 1].plan.messages, results[n - 1].message)
-        assert history == kept[len(kept) - len(history) :]  # whole turns, from the oldest on
-        assert history == () or history[0]["role"] == "user"
+        assert [message["role"] for message in history] == ["user", "assistant"] * (len(history) // 2)
+        first = n - len(history) // 2  # whole turns, the last ones, each with its question and its document
+        for turn, message in zip("abcdefghijk"[first:n], history[::2], strict=True):
+            assert message["content"].endswith(f"turn {turn}")
+            assert document(turn) in message["content"]
+        # what was said above of a dropped document is said again in full: no hint names what is gone
+        assert "See [Doc" not in "".join(contents(history[:1]))
     for result in results:
         shown = sum(TEA in text for text in contents(result.plan.messages))
         assert shown == 1  # never lost, never twice
