@@ -10,6 +10,7 @@ SHARE_WIDTH = 90
 ROW_HEIGHT = 34
 PLOT_HEIGHT = 190
 TICKS = 4
+ROUND_NUMBERS = (1, 1.2, 1.6, 2, 3, 4, 6, 8, 10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +89,13 @@ def _grid_line(value: float, top: float, left: float, unit: str) -> str:
 
 
 def _round_up(value: float) -> float:
-    """Return the next value of the series 1, 2, 4, 6, 8, 10 times a power of ten: a readable end of an axis."""
+    """Return the next of a few round numbers times a power of ten: a readable end of an axis."""
     power = 1.0
     while power < value:
         power *= 10
     while power / 10 >= value > 0:
         power /= 10
-    return next(step * power / 10 for step in (1, 2, 4, 6, 8, 10) if step * power / 10 >= value)
+    return next(step * power / 10 for step in ROUND_NUMBERS if step * power / 10 >= value)
 
 
 def _rect(x: float, y: float, width: float, height: float, style: str, tip: str) -> str:

@@ -31,7 +31,7 @@ def _head(run: Run) -> str:
         "<h1>The same questions, with and without context reuse</h1>"
         f'<p class="soft">{batch} questions of several users and a chat of {chat} turns over {escape(run.documents)}, '
         f"answered by {escape(run.model)}. Every arm sends the same questions with the same retrieved documents and "
-        "starts with nothing cached; token counts are the server's own.</p>"
+        "finds nothing of another arm in the cache; token counts are the server's own.</p>"
     )
 
 

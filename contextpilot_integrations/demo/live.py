@@ -1,6 +1,6 @@
 """The tables on the terminal: one per job, filled while the arms run, and a summary at the end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich import box
@@ -21,18 +21,26 @@ class JobTable:
         self._title, self._questions, self._arms, self._unit = title, tuple(questions), tuple(arms), unit
         self._answers = dict[tuple[str, int], Answer]()
         self._running: str | None = None
+        self._changed: Callable[[], object] = lambda: None
 
     def start(self, arm: str) -> None:
         """Say which arm runs from now on."""
         self._running = arm
+        self._changed()
 
     def add(self, arm: str, answer: Answer) -> None:
         """Fill in one answer."""
         self._answers[arm, answer.number] = answer
+        self._changed()
 
     def finish(self) -> None:
         """Say that no arm runs any more."""
         self._running = None
+        self._changed()
+
+    def watch(self, changed: Callable[[], object]) -> None:
+        """Call ``changed`` after every change."""
+        self._changed = changed
 
     def __rich__(self) -> Group:
         """Render the table and a line that says what is going on."""
@@ -82,7 +90,9 @@ class JobTable:
 @contextmanager
 def shown(table: JobTable, console: Console) -> Iterator[None]:
     """Keep ``table`` on the terminal up to date for as long as the block runs; elsewhere show it once, at the end."""
-    with Live(table, console=console, refresh_per_second=4, vertical_overflow="visible"):
+    # Drawn on changes only: a drawing thread would take time from the model on a small machine.
+    with Live(table, console=console, auto_refresh=False, vertical_overflow="visible") as live:
+        table.watch(live.refresh)
         yield
         table.finish()
 
