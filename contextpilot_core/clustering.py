@@ -40,7 +40,7 @@ def greedy_forest(contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> 
     """
     leaf_of = _same(map(frozenset, contexts))
     leaves = _leaves(contexts, leaf_of)
-    return forest_of(build_tree(contexts, leaf_of, _node_pairs(greedy_merges(leaves, weights), len(leaves))))
+    return forest_of(build_tree(leaves, leaf_of, _node_pairs(greedy_merges(leaves, weights), len(leaves))))
 
 
 def paper_forest(contexts: Sequence[Sequence[int]], *, alpha: float = 0.001, linkage: str = "average") -> MergeForest:
@@ -63,7 +63,7 @@ def paper_tree(contexts: Sequence[Sequence[int]], *, alpha: float, linkage: str)
     if len(leaves) > 1:
         steps = scipy_linkage(pairwise_distances(leaves, alpha), method=linkage)
         merges = [(int(left), int(right), float(distance)) for left, right, distance, _ in steps]
-    return build_tree(contexts, leaf_of, merges)
+    return build_tree(leaves, leaf_of, merges)
 
 
 def forest_of(tree: MergeTree) -> MergeForest:

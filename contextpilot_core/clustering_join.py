@@ -14,12 +14,12 @@ import numpy.typing as npt
 from contextpilot_core.arrays import IntArray, chunk_end, ranges
 
 Rows: TypeAlias = IntArray
-"""[clusters, width]: the numbers of a content's blocks, rarest first = ascending; the rest holds a weightless number."""
+"""[clusters, width]: the numbers of a content's blocks, ascending = rarest first; filled up with the last number."""
 
 _COLUMN_PAIRS = 1 << 22  # cells that are looked at together
 _PAIRS = 1 << 13  # pairs that are compared together: few, so that what they touch stays in the processor's cache
 _TABLE = 1 << 22  # cells of the table that they are compared with
-_MAX_LINKS = 1 << 24
+_MAX_LINKS = 1 << 23  # pairs that are held: 200 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +61,20 @@ def _signatures(rows: Rows, weights: IntArray, threshold: int) -> tuple[IntArray
     are such that a and all that each row holds from b on weigh enough. Rare blocks first: few rows meet by chance.
     """
     tokens = weights[rows]
-    onwards = np.cumsum(tokens[:, ::-1], axis=1)[:, ::-1]
+    heavy = np.flatnonzero(tokens.sum(axis=1) >= threshold)
     first, second = np.triu_indices(rows.shape[1])
     alone = first == second
-    signs, owners = [], []
+    signs, owners = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     step = max(1, _COLUMN_PAIRS // len(first))
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
+    for start in range(0, len(heavy), step):
+        part = heavy[start : start + step]
+        onwards = np.cumsum(tokens[part, ::-1], axis=1)[:, ::-1]
         a, b = tokens[part][:, first], tokens[part][:, second]
-        enough = (a + onwards[part][:, second] >= threshold) & (a < threshold) & (b < threshold) & (a > 0) & (b > 0) & ~alone
+        enough = (a + onwards[:, second] >= threshold) & (a < threshold) & (b < threshold) & (a > 0) & (b > 0) & ~alone
         enough |= (a >= threshold) & alone
         row, pair = np.nonzero(enough)
-        owners.append(row + start)
-        signs.append(rows[part][row, first[pair]] * len(weights) + rows[part][row, second[pair]])
+        owners.append(part[row])
+        signs.append(rows[part[row], first[pair]] * len(weights) + rows[part[row], second[pair]])
     return np.concatenate(signs), np.concatenate(owners)
 
 
@@ -127,16 +128,17 @@ def merge_rounds(rows: Rows, weights: IntArray, threshold: int, links: Links) ->
 
 
 def _join(rows: Rows, weights: IntArray, links: Links) -> IntArray:
-    """Merge what may be merged now; return by row the row that it is part of from now on: the smallest one.
+    """Merge what may be merged now; return by row the row that it is part of from now on: the smallest of its cluster.
 
-    Two rows that are nearest to each other are merged. And a row whose nearest, c, is fully held by it joins c: no merge
-    takes anything from c before that. So thousands of rows around one common block need one round.
+    Two rows that are nearest to each other are merged. And a row joins its nearest, c, when it holds all of c, and c no
+    block without tokens: whatever c is merged with before leaves c as it is. So thousands of rows that share one common
+    block need one round, not thousands.
     """
     size = len(rows)
     most = np.zeros(size, dtype=np.int64)
     nearest = np.full(size, size)
-    for one, other in ((links.left, links.right), (links.right, links.left)):
-        np.maximum.at(most, one, links.shared)
+    np.maximum.at(most, links.left, links.shared)
+    np.maximum.at(most, links.right, links.shared)
     for one, other in ((links.left, links.right), (links.right, links.left)):
         best = links.shared == most[one]
         np.minimum.at(nearest, one[best], other[best])
@@ -152,7 +154,7 @@ def _join(rows: Rows, weights: IntArray, links: Links) -> IntArray:
     kept = rows[first]
     kept[~_held_by(kept, rows[second])] = len(weights) - 1
     rows[first] = np.sort(kept, axis=1)
-    while not np.array_equal(further := into[into], into):
+    while not np.array_equal(further := into[into], into):  # a row may join one that joins another
         into = further
     smallest = np.full(size, size)
     np.minimum.at(smallest, into, np.arange(size))

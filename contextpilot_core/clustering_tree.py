@@ -71,17 +71,14 @@ class _Merger:
 
 
 def build_tree(
-    contexts: Sequence[Sequence[int]], leaf_of: Sequence[int], merges: Iterable[tuple[int, int, float]]
+    leaves: Sequence[Sequence[int]], leaf_of: Sequence[int], merges: Iterable[tuple[int, int, float]]
 ) -> MergeTree:
-    """Return the tree over ``contexts``.
+    """Return the tree over distinct contexts.
 
-    leaf_of: by context the number of its leaf; leaves are numbered by first appearance, and the first context of a
-    leaf gives its order. merges: (node, node, distance), leaves are 0..n-1, the k-th merge makes node n + k.
+    leaves: the contexts, each in its ranking. leaf_of: by context of the caller, the leaf it shares with its equals.
+    merges: (node, node, distance); leaves are the nodes 0..n-1, the k-th merge makes node n + k.
     """
-    leaves: dict[int, Sequence[int]] = {}
-    for context, leaf in zip(contexts, leaf_of, strict=True):
-        leaves.setdefault(leaf, context)
-    merger = _Merger(list(leaves.values()))
+    merger = _Merger(leaves)
     left_over = dict.fromkeys(range(len(leaves)))
     for made, (left, right, distance) in enumerate(merges, start=len(leaves)):
         merger.merge(left, right, distance)
