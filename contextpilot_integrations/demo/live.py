@@ -100,7 +100,8 @@ def shown(table: JobTable, console: Console) -> Iterator[None]:
 def summary(run: Run) -> Table:
     """Return the totals of every arm, and what changed against "plain"."""
     table = _table("Summary")
-    table.add_column("job")
+    table.padding = (0, 1, 0, 0)  # eight columns have to fit into 80 characters
+    table.add_column("job", no_wrap=True)
     table.add_column("arm", no_wrap=True)
     for name in ("prompt", "cached", "share", "prefilled", "vs plain", "TTFT p50"):
         table.add_column(name, justify="right", no_wrap=True)
