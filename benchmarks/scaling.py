@@ -63,7 +63,7 @@ def match(size: int) -> dict[str, Any]:
     for number, context in enumerate(zipf_contexts(size + 5_000, blocks, topics)):
         wanted = tuple([ids[block] for block in context])
         started = time.perf_counter()
-        order = prefix_first(wanted, view.longest((), wanted, max_visits=256))
+        order = prefix_first(wanted, view.longest((), wanted, max_visits=EngineConfig().max_visits))
         elapsed = (time.perf_counter() - started) * 1e6
         if number < size:
             view.admit(order, str(number))

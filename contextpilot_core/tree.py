@@ -84,30 +84,32 @@ class PrefixTree:
         depth first, heavier edges first; equal paths: the first found. Children are looked up from the smaller side.
         """
         inside = set(wanted)
-        best: list[int] = []
-        best_tokens = 0
-        # (node, blocks of it already behind us, path so far, its tokens, optional blocks still allowed)
-        stack: list[tuple[Node, int, list[int], int, int]] = [(start, used, [], 0, allowance)]
+        best, best_end, best_tokens = start, used, 0
+        stack = [(start, used, 0, allowance)]  # node, blocks of it behind us, tokens so far, optional blocks left
         visits = 0
         while stack and visits < max_visits:
-            node, offset, path, tokens, left = stack.pop()
+            node, offset, tokens, left = stack.pop()
             visits += 1
-            blocks = node.blocks[offset:]
-            taken = 0
-            for block in blocks:
-                if block not in inside or (block in optional and not left):
-                    break
-                left -= block in optional
-                taken += 1
-            if taken:
-                path = path + blocks[:taken]
-                tokens += sum([self._weights[block] for block in blocks[:taken]])
+            blocks = node.blocks
+            end = offset
+            while end < len(blocks) and blocks[end] in inside:
+                if blocks[end] in optional:
+                    if not left:
+                        break
+                    left -= 1
+                end += 1
+            if end > offset:
+                tokens += node.tokens if end - offset == len(blocks) else self._sum(blocks[offset:end])
                 if tokens > best_tokens:
-                    best, best_tokens = path, tokens
-            if taken == len(blocks) and node.children:
+                    best, best_end, best_tokens = node, end, tokens
+            if end == len(blocks) and node.children:
                 for child in _children_inside(node, wanted, inside):
-                    stack.append((child, 0, path, tokens, left))
-        return tuple(best)
+                    stack.append((child, 0, tokens, left))
+        return _path_between(start, used, best, best_end)
+
+    def _sum(self, blocks: Sequence[int]) -> int:
+        weights = self._weights
+        return sum([weights[block] for block in blocks])
 
     def end_of(self, request_id: str) -> Node | None:
         """Return the node at which a request ends, or None when the id is not live."""
@@ -133,8 +135,7 @@ class PrefixTree:
             node = self._split(node, used)
         fresh = path[matched:]
         if fresh:
-            weights = self._weights
-            tokens = sum([weights[block] for block in fresh])
+            tokens = self._sum(fresh)
             child = Node(node, list(fresh), tokens)
             node.children[fresh[0]] = child
             self.tokens += tokens
@@ -171,7 +172,7 @@ class PrefixTree:
         """
         touched = list(leaf.requests)
         cut = leaf.blocks[-blocks:]
-        tokens = sum([self._weights[block] for block in cut])
+        tokens = self._sum(cut)
         if blocks < len(leaf.blocks):
             del leaf.blocks[-blocks:]
             leaf.tokens -= tokens
@@ -200,7 +201,7 @@ class PrefixTree:
         if parent is None:
             raise IntegrityError("the root of a prefix tree has no blocks to split; this is a defect")
         head = node.blocks[:at]
-        tokens = sum([self._weights[block] for block in head])
+        tokens = self._sum(head)
         upper = Node(parent, head, tokens)
         parent.children[head[0]] = upper
         del node.blocks[:at]
@@ -236,6 +237,19 @@ class PrefixTree:
                 f"the prefix tree counts {self.tokens} tokens and {len(self._ends)} requests, "
                 f"its nodes hold {seen_tokens} and {seen_requests}"
             )
+
+
+def _path_between(start: Node, used: int, end: Node, until: int) -> tuple[int, ...]:
+    """Return the blocks after the first ``used`` of ``start`` to the first ``until`` of ``end``, which lies below."""
+    if end is start:
+        return tuple(start.blocks[used:until])
+    parts = [end.blocks[:until]]
+    node = end.parent
+    while node is not None and node is not start:
+        parts.append(node.blocks)
+        node = node.parent
+    parts.append(start.blocks[used:])
+    return tuple([block for part in reversed(parts) for block in part])
 
 
 def _children_inside(node: Node, wanted: Sequence[int], inside: Collection[int]) -> list[Node]:
