@@ -71,7 +71,8 @@ class ContextNode:
         ``ranks``: the request's blocks with their ranks. Ties: inner nodes first, then the lowest number.
         """
         size = len(ranks)
-        shared = Counter(chain.from_iterable([self.holders[block] for block in ranks if block in self.holders]))
+        fewer, more = (self.holders, ranks) if len(self.holders) < size else (ranks, self.holders)
+        shared = Counter(chain.from_iterable([self.holders[block] for block in fewer if block in more]))
         best: tuple[float, bool, int] | None = None
         for count in range(max(shared.values(), default=0), 0, -1):
             if best is not None and best[0] < 1 - count / size:
