@@ -1,0 +1,87 @@
+"""The same order for places where no retriever fits: a document compressor, and a step of a chain."""
+
+from collections.abc import Sequence
+
+from langchain_core.callbacks import Callbacks
+from langchain_core.documents import Document
+from langchain_core.documents.compressor import BaseDocumentCompressor
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
+from pydantic import ConfigDict, Field
+
+from contextpilot_core.config import NoteStyle
+from contextpilot_core.engine import ReuseEngine
+from contextpilot_integrations.langchain.documents import arranged
+from contextpilot_integrations.langchain.sessions import session_of
+from contextpilot_integrations.swap_in import OrderMemory
+
+
+class ContextPilotCompressor(BaseDocumentCompressor):
+    """For ``ContextualCompressionRetriever`` and ``DocumentCompressorPipeline``, there the last; cuts nothing away.
+
+    LangChain gives compressors no config: the session is found in the config around the call (not under ``batch``),
+    in ``contextpilot_integrations.session`` or in the field. Where that is not enough, use `ContextPilotRetriever`
+    or `reorder_documents`. Fields as there.
+    """
+
+    engine: ReuseEngine = Field(default_factory=ReuseEngine)
+    k: int | None = Field(default=None, ge=1)
+    note: NoteStyle | None = None
+    session_id: str | None = None
+    namespace: str = "default"
+    orders: OrderMemory = Field(default_factory=OrderMemory, repr=False)
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> list[Document]:
+        """Return copies of the documents in the engine's order, each text once."""
+        metadata = getattr(callbacks, "metadata", None)
+        return arranged(
+            self.engine,
+            documents,
+            k=self.k,
+            note=self.note,
+            session_id=session_of(ensure_config(), metadata=metadata, fallback=self.session_id),
+            namespace=self.namespace,
+            orders=self.orders,
+        )
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> list[Document]:
+        """Return the same as `compress_documents`; there is nothing to wait for."""
+        return self.compress_documents(documents, query, callbacks)
+
+
+def reorder_documents(
+    engine: ReuseEngine,
+    *,
+    k: int | None = None,
+    note: NoteStyle | None = None,
+    session_id: str | None = None,
+    namespace: str = "default",
+) -> Runnable[Sequence[Document], list[Document]]:
+    """Return a step that takes documents, best first, and returns copies in the engine's order, each text once.
+
+        (lambda x: x["input"]) | retriever | reorder_documents(engine)
+
+    It sees the config, and so the session, of every item of a batch. Options as the fields of `ContextPilotRetriever`.
+    """
+    orders = OrderMemory()
+
+    def reorder(documents: Sequence[Document], config: RunnableConfig) -> list[Document]:
+        return arranged(
+            engine,
+            documents,
+            k=k,
+            note=note,
+            session_id=session_of(config, fallback=session_id),
+            namespace=namespace,
+            orders=orders,
+        )
+
+    async def areorder(documents: Sequence[Document], config: RunnableConfig) -> list[Document]:
+        return reorder(documents, config)
+
+    return RunnableLambda(reorder, afunc=areorder, name="reorder_documents")

@@ -1,0 +1,87 @@
+"""LangChain documents to blocks of the engine, and back as copies."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+
+from contextpilot_core.config import NoteStyle
+from contextpilot_core.engine import ReuseEngine
+from contextpilot_core.types import ContextBlock
+from contextpilot_integrations.swap_in import RANK, SOURCES, OrderMemory, arrange, relevance_order, strip_note
+
+
+def as_block(document: Document) -> ContextBlock:
+    """Return a document as the engine sees it; its identity is the text alone."""
+    title = document.metadata.get("title")
+    return ContextBlock(
+        text=document.page_content,
+        id=document.id,
+        title=title if isinstance(title, str) else None,
+        metadata=document.metadata,
+    )
+
+
+def arranged(
+    engine: ReuseEngine,
+    documents: Sequence[Document],
+    *,
+    k: int | None,
+    note: NoteStyle | None,
+    session_id: str | None,
+    namespace: str,
+    orders: OrderMemory,
+) -> list[Document]:
+    """Return copies of the documents in the order of `arrange`; ids, scores and metadata are kept.
+
+    Each copy has its rank in its metadata, and, where others had the same text, all of their sources.
+    """
+    arrangement = arrange(
+        engine,
+        [as_block(document) for document in documents],
+        ranks=_ranks(documents),
+        k=k,
+        note=note,
+        session_id=session_id,
+        namespace=namespace,
+        orders=orders,
+    )
+    copies = []
+    for place, (position, rank) in enumerate(zip(arrangement.order, arrangement.ranks, strict=True), start=1):
+        document = documents[position]
+        metadata = {**document.metadata, RANK: rank}
+        repeats = arrangement.repeats.get(position)
+        if repeats:
+            metadata[SOURCES] = [source for p in (position, *repeats) for source in _sources(documents[p])]
+        text = strip_note(document.page_content) + (arrangement.note if place == len(arrangement.order) else "")
+        copies.append(document.model_copy(update={"page_content": text, "metadata": metadata}))
+    return copies
+
+
+def relevance(documents: Sequence[Document]) -> tuple[int, ...]:
+    """Return the positions best first, whether or not one of our hooks moved the documents."""
+    return relevance_order([document.page_content for document in documents], _ranks(documents))
+
+
+def by_relevance(documents: Sequence[Document]) -> list[Document]:
+    """Return the documents best first, without our note."""
+    return [without_note(documents[position]) for position in relevance(documents)]
+
+
+def without_note(document: Document) -> Document:
+    """Return the document, or a copy of it without our note."""
+    text = strip_note(document.page_content)
+    return document if text == document.page_content else document.model_copy(update={"page_content": text})
+
+
+def _ranks(documents: Sequence[Document]) -> list[Any]:
+    return [document.metadata.get(RANK) for document in documents]
+
+
+def _sources(document: Document) -> list[Mapping[str, Any]]:
+    """Return where a document comes from: what an earlier hook noted, or the document itself."""
+    noted = document.metadata.get(SOURCES)
+    if isinstance(noted, list) and noted:
+        return noted
+    own = {key: value for key, value in document.metadata.items() if key not in (RANK, SOURCES)}
+    return [{"id": document.id, "metadata": own}]

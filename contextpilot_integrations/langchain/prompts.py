@@ -1,0 +1,50 @@
+"""Prompts in which the context stands before the question, and the note between them."""
+
+from collections.abc import Sequence
+
+from langchain_core.documents import Document
+from langchain_core.messages import SystemMessage
+from langchain_core.prompts import ChatPromptTemplate
+
+from contextpilot_core.annotations import order_note
+from contextpilot_core.config import EngineConfig, NoteStyle
+from contextpilot_core.plan import Plan
+from contextpilot_core.prompt import BlockItem, context_message_text, render_context
+from contextpilot_core.tokens import estimate_tokens
+from contextpilot_core.types import Segment
+from contextpilot_integrations.langchain.documents import relevance
+from contextpilot_integrations.swap_in import strip_note
+
+_WORDING = EngineConfig()
+
+
+def format_context(context: Plan | Sequence[Document], *, note: NoteStyle = "compact") -> str:
+    """Return a context as text: labelled blocks, each in a fence that its text cannot close, and the note last.
+
+    For a plan this is its text, with its own note. For the documents of a `ContextPilotRetriever`
+    (``retriever | format_context``) their ordinal note becomes one by labels, in the style ``note``.
+    """
+    if isinstance(context, Plan):
+        return context.text
+    rendered = render_context(
+        [BlockItem(label, (Segment(strip_note(document.page_content)),)) for label, document in enumerate(context, 1)],
+        hint=_WORDING.hint,
+        unlabelled_hint=_WORDING.unlabelled_hint,
+        span_hint=_WORDING.span_hint,
+    )
+    best_first = relevance(context)
+    moved = best_first != tuple(range(len(context)))
+    words = order_note(note, [position + 1 for position in best_first], estimate_tokens) if moved else ""
+    return context_message_text(rendered.text, words, "")
+
+
+def create_contextpilot_prompt(instructions: str = "") -> ChatPromptTemplate:
+    """Return a prompt for ``context``, ``input`` and, if there is one, ``chat_history``.
+
+    Context, note and question stand in the user message, in this order; never in the system message, which holds
+    ``instructions`` literally. It fits ``create_stuff_documents_chain`` and chains of your own.
+    """
+    head = [SystemMessage(instructions)] if instructions else []
+    return ChatPromptTemplate.from_messages(
+        [*head, ("placeholder", "{chat_history}"), ("human", "{context}\n\n{input}")]
+    )

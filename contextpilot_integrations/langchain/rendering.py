@@ -1,0 +1,177 @@
+"""Tool results that are lists of documents, rendered anew: labelled, each text once. A function of the messages alone.
+
+What a result becomes depends on the messages before it and on nothing else. So a conversation that only grows keeps
+its bytes, and one that was cut or summarised gets every text again that it no longer shows.
+"""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+
+from contextpilot_core.annotations import hint_line
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.conversations import ForeignText, MessageRecord, Visible
+from contextpilot_core.dedup import body_digest, distinct, profile, split_blocks
+from contextpilot_core.prompt import BlockItem, HintItem, message_text, render_context
+from contextpilot_core.tokens import TokenCounter
+from contextpilot_core.types import Segment
+from contextpilot_integrations.langchain.documents import as_block, by_relevance
+from contextpilot_integrations.swap_in import strip_note
+
+T = TypeVar("T")
+
+
+def documents_of(message: BaseMessage) -> list[Document]:
+    """Return the documents of a retrieved tool result, best first; none for any other message.
+
+    A result counts when its artifact is a list of documents, or of the plain dicts that a checkpoint makes of them,
+    and when its content shows each text literally. Otherwise the application shows the model something else on
+    purpose (a summary, cleared or redacted text), and that has to stay.
+    """
+    if not isinstance(message, ToolMessage) or not isinstance(message.artifact, (list, tuple)):
+        return []
+    documents = [document for entry in message.artifact if (document := _document(entry)) is not None]
+    content = message_text({"content": message.content})
+    if content is None or len(documents) < len(message.artifact):
+        return []
+    if not all(strip_note(document.page_content) in content for document in documents):
+        return []
+    return by_relevance(documents)
+
+
+def _document(entry: object) -> Document | None:
+    if isinstance(entry, Document):
+        return entry
+    if not isinstance(entry, Mapping) or not {"page_content", "metadata"} <= entry.keys():
+        return None
+    text, metadata = entry["page_content"], entry["metadata"]
+    if not isinstance(text, str) or not isinstance(metadata, Mapping):
+        return None
+    return Document(id=entry.get("id"), page_content=text, metadata=dict(metadata))
+
+
+def render_result(
+    bodies: Sequence[str], visible: Visible, config: EngineConfig, count: TokenCounter
+) -> tuple[str, MessageRecord]:
+    """Render the bodies of one result, and record what the text shows.
+
+    A body that ``visible`` shows becomes a hint, if that is shorter; runs of text likewise. No block is moved: what
+    stands before a tool result is seldom shared, so there is nothing to gain by another order.
+    """
+    digests = [body_digest(body) for body in bodies]
+    positions = distinct(digests)[0] if config.dedup else tuple(range(len(bodies)))
+    hints = _hints(bodies, digests, positions, visible, config, count)
+    sent = [position for position in positions if position not in hints]
+    label_of = {position: label for label, position in enumerate(sent, start=visible.next_label)}
+    blocks = [(label_of[position], bodies[position]) for position in sent]
+    if config.dedup and config.span_dedup:
+        split = split_blocks(blocks, visible.sources(), span_hint=config.span_hint, count=count)
+    else:
+        split = tuple((Segment(body),) for _, body in blocks)
+    runs = dict(zip(sent, split, strict=True))
+    rendered = render_context(
+        [HintItem(hints[p]) if p in hints else BlockItem(label_of[p], runs[p]) for p in positions],
+        hint=config.hint,
+        unlabelled_hint=config.unlabelled_hint,
+        span_hint=config.span_hint,
+    )
+    whole = {digests[p]: label_of[p] for p in sent if len(runs[p]) == 1 and runs[p][0].label is None}
+    highest = max(label_of.values(), default=0)
+    return rendered.text, MessageRecord(whole, highest, (), rendered.pieces)
+
+
+def _hints(
+    bodies: Sequence[str],
+    digests: Sequence[bytes],
+    positions: Sequence[int],
+    visible: Visible,
+    config: EngineConfig,
+    count: TokenCounter,
+) -> dict[int, int | None]:
+    """Return position -> label (None: in a message without labels) of what need not be sent again."""
+    hints: dict[int, int | None] = {}
+    if not config.dedup:
+        return hints
+    for position in positions:
+        label = visible.labels.get(digests[position])
+        if label is None and not visible.shows_unlabelled(bodies[position]):
+            continue
+        line = config.unlabelled_hint if label is None else hint_line(config.hint, label)
+        if count(line) < count(bodies[position]):
+            hints[position] = label
+    return hints
+
+
+class ResultRenderer:
+    """Renders all retrieved tool results of a message list; thread-safe.
+
+    It remembers what it worked out, so that a long conversation costs its new messages; that changes no byte.
+    """
+
+    def __init__(self, config: EngineConfig, count: TokenCounter, max_results: int = 1_024) -> None:
+        """Remember at most ``max_results`` messages, the least recently used forgotten first."""
+        self._config, self._count, self._limit = config, count, max_results
+        self._known: OrderedDict[bytes, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages with their retrieved results rendered; every other message is the same object."""
+        shown: list[tuple[MessageRecord, str]] = []
+        foreign: list[ForeignText] = []
+        chain = b""
+        result: list[BaseMessage] = []
+        for message in messages:
+            documents = documents_of(message)
+            if documents:
+                bodies = [self._body(document) for document in documents]
+                chain = _extended(chain, b"documents", bodies)
+                text, record = self._remembered(chain, partial(self._render, bodies, shown, foreign))
+                shown.append((record, text))
+                message = message.model_copy(update={"content": text})
+            elif isinstance(message, (HumanMessage, ToolMessage)):
+                words = message_text({"content": message.content})
+                if words:
+                    chain = _extended(chain, b"text", [words])
+                    foreign.append(self._remembered(chain, partial(_foreign, words)))
+            result.append(message)
+        return result
+
+    def _body(self, document: Document) -> str:
+        renderer = self._config.renderer
+        block = as_block(document)
+        return block.text if renderer is None else renderer(block)
+
+    def _render(
+        self, bodies: Sequence[str], shown: Sequence[tuple[MessageRecord, str]], foreign: Sequence[ForeignText]
+    ) -> tuple[str, MessageRecord]:
+        text, record = render_result(bodies, Visible(tuple(shown), tuple(foreign)), self._config, self._count)
+        record.sources(text)  # worked out before another thread can see the record
+        return text, record
+
+    def _remembered(self, key: bytes, work_out: Callable[[], T]) -> T:
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                found: T = self._known[key]
+                return found
+        value = work_out()
+        with self._lock:
+            self._known[key] = value
+            while len(self._known) > self._limit:
+                self._known.popitem(last=False)
+        return value
+
+
+def _foreign(text: str) -> ForeignText:
+    return ForeignText(text, profile(text))
+
+
+def _extended(chain: bytes, kind: bytes, texts: Sequence[str]) -> bytes:
+    """Return the digest of a message list that continues ``chain`` with these texts."""
+    return hashlib.sha256(b"".join([chain, kind, *map(body_digest, texts)])).digest()

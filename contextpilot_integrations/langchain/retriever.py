@@ -1,0 +1,105 @@
+"""A retriever around a retriever: the same documents, in an order that the prefix cache knows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever, RetrieverLike
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables.config import patch_config
+from langchain_core.runnables.utils import ConfigurableFieldSpec
+from pydantic import ConfigDict, Field
+
+from contextpilot_core.config import NoteStyle
+from contextpilot_core.engine import ReuseEngine
+from contextpilot_integrations.langchain.documents import arranged
+from contextpilot_integrations.langchain.sessions import session_of
+from contextpilot_integrations.swap_in import OrderMemory
+
+_OWN = ("session_id", "k", "verbose", "_config")
+
+
+class ContextPilotRetriever(BaseRetriever):
+    """Returns the documents of ``base_retriever`` as copies in the engine's order, each text once.
+
+    Place it last: after rerankers and filters. With a session, documents kept from its last call come first (sticky
+    order). The session of a call is, in this order: ``invoke(..., session_id=...)``; ``session_id``, ``thread_id`` or
+    ``conversation_id`` in the config's ``configurable`` or metadata; ``contextpilot_integrations.session``; the field.
+    """
+
+    base_retriever: RetrieverLike
+    """Where the documents come from, best first; it sees the config and the other arguments of a call."""
+    engine: ReuseEngine = Field(default_factory=ReuseEngine)
+    """Plans the order; all pipelines in front of one model server should share it."""
+    k: int | None = Field(default=None, ge=1)
+    """How many different documents to keep, the best ones; also an argument of a call."""
+    note: NoteStyle | None = None
+    """Style of the note on the last document when documents were moved; None is the engine's, "none" is no note."""
+    session_id: str | None = None
+    """The session of calls that name none."""
+    namespace: str = "default"
+    """Orders are shared inside it only."""
+    orders: OrderMemory = Field(default_factory=OrderMemory, repr=False)
+    """The last order of each session."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """What can be configured: all that the inner retriever offers."""
+        return self.base_retriever.config_specs
+
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        """Retrieve and order. ``session_id`` and ``k`` may be given, the inner retriever gets the other arguments."""
+        # The base class hides the config, in which the session stands, from the method that does the work.
+        config = ensure_config(config)
+        return super().invoke(input, config, **kwargs, _config=config)
+
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        """Retrieve and order; as `invoke`."""
+        config = ensure_config(config)
+        return await super().ainvoke(input, config, **kwargs, _config=config)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
+    ) -> list[Document]:
+        config = patch_config(_config(kwargs), callbacks=run_manager.get_child())
+        documents = self.base_retriever.invoke(query, config, **self._forwarded(kwargs))
+        return self._arranged(documents, kwargs, run_manager.metadata)
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
+    ) -> list[Document]:
+        config = patch_config(_config(kwargs), callbacks=run_manager.get_child())
+        documents = await self.base_retriever.ainvoke(query, config, **self._forwarded(kwargs))
+        return self._arranged(documents, kwargs, run_manager.metadata)
+
+    def _forwarded(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inner retriever's arguments: it should find as many documents as are asked of this one."""
+        forwarded = {name: value for name, value in kwargs.items() if name not in _OWN}
+        if kwargs.get("k") is not None and isinstance(self.base_retriever, BaseRetriever):
+            forwarded["k"] = kwargs["k"]
+        return forwarded
+
+    def _arranged(
+        self, documents: list[Document], kwargs: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> list[Document]:
+        k = kwargs.get("k")
+        return arranged(
+            self.engine,
+            documents,
+            k=self.k if k is None else k,
+            note=self.note,
+            session_id=session_of(
+                _config(kwargs), explicit=kwargs.get("session_id"), metadata=metadata, fallback=self.session_id
+            ),
+            namespace=self.namespace,
+            orders=self.orders,
+        )
+
+
+def _config(kwargs: Mapping[str, Any]) -> RunnableConfig:
+    """Return the config of the call, also for those who call the inner method directly."""
+    config: RunnableConfig | None = kwargs.get("_config")
+    return ensure_config() if config is None else config

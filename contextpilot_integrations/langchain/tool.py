@@ -1,0 +1,29 @@
+"""A retriever as a tool whose results the middleware can work with."""
+
+from langchain_core.prompts import BasePromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.tools import create_retriever_tool
+from langchain_core.tools.structured import StructuredTool
+
+
+def create_contextpilot_retriever_tool(
+    retriever: BaseRetriever,
+    name: str,
+    description: str,
+    *,
+    document_prompt: BasePromptTemplate[str] | None = None,
+    document_separator: str = "\n\n",
+) -> StructuredTool:
+    """Return LangChain's retriever tool with the documents as artifact, where `ContextPilotMiddleware` finds them.
+
+    Without that middleware the model sees what LangChain's tool shows it: the texts by ``document_prompt``, joined by
+    ``document_separator``.
+    """
+    return create_retriever_tool(
+        retriever,
+        name,
+        description,
+        document_prompt=document_prompt,
+        document_separator=document_separator,
+        response_format="content_and_artifact",
+    )
