@@ -1,0 +1,71 @@
+"""Two prompts cut into lines and sentences, and what they share behind the place where they first differ."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from contextpilot_core.diagnose.records import Part, Unit, units_of
+
+
+@dataclass(frozen=True)
+class Side:
+    """One prompt of a pair.
+
+    rest: units behind the common prefix. shared: the long ones that the other prompt holds too, there. elsewhere: the
+    texts of the other prompt's ``rest``.
+    """
+
+    parts: tuple[Part, ...]
+    units: tuple[Unit, ...]
+    rest: tuple[Unit, ...]
+    shared: tuple[Unit, ...]
+    elsewhere: frozenset[str]
+
+    @cached_property
+    def own(self) -> tuple[Unit, ...]:
+        """The units of ``rest`` that the other prompt lacks."""
+        shared = set(self.shared)
+        return tuple(unit for unit in self.rest if unit not in shared)
+
+    @cached_property
+    def fresh(self) -> tuple[Unit, ...]:
+        """The units of ``own`` whose text stands nowhere in the other prompt's ``rest`` (labels do)."""
+        return tuple(unit for unit in self.own if unit.text not in self.elsewhere)
+
+    def role(self, unit: Unit) -> str:
+        """Return the role of the part that holds ``unit``."""
+        return self.parts[unit.part].role
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An earlier prompt, a later one, and where they first differ (index of the part, character offset)."""
+
+    a: Side
+    b: Side
+    at: tuple[int, int]
+
+
+def cut_pair(a: tuple[Part, ...], b: tuple[Part, ...], at: tuple[int, int]) -> Pair:
+    """Cut two prompts into units and pair off the equal long ones behind the common prefix."""
+    units_a, units_b = units_of(a), units_of(b)
+    rest_a, rest_b = (tuple(u for u in units if (u.part, u.end) > at) for units in (units_a, units_b))
+    both = Counter(u.text for u in rest_a if u.long) & Counter(u.text for u in rest_b if u.long)
+    texts_a, texts_b = (frozenset(u.text for u in rest) for rest in (rest_a, rest_b))
+    return Pair(
+        Side(a, units_a, rest_a, _first(rest_a, both), texts_b),
+        Side(b, units_b, rest_b, _first(rest_b, both), texts_a),
+        at,
+    )
+
+
+def _first(units: Iterable[Unit], counts: Counter[str]) -> tuple[Unit, ...]:
+    """Return the first ``counts[text]`` units of every text."""
+    left = counts.copy()
+    found: list[Unit] = []
+    for unit in units:
+        if left[unit.text] > 0:
+            left[unit.text] -= 1
+            found.append(unit)
+    return tuple(found)

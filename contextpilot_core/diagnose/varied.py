@@ -1,0 +1,98 @@
+"""Text that is the same in two prompts but for a clock, a score, an id, a path or a label of rank."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from contextpilot_core.diagnose.masks import MaskKind, Skeleton, head_labels, names_now, numbers, skeleton
+from contextpilot_core.diagnose.pairs import Pair, Side
+from contextpilot_core.diagnose.records import Unit
+
+_PLAIN = 24  # characters besides the blanks, from which on a unit is recognised without its neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """A unit of each prompt with equal skeletons, and the kinds of what differs in them."""
+
+    a: Unit
+    b: Unit
+    kinds: tuple[MaskKind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sketch:
+    """An own unit with something to blank out, and the nearest long units before and behind it."""
+
+    unit: Unit
+    bones: Skeleton
+    previous: str
+    following: str
+
+
+def varied_units(pair: Pair) -> tuple[Varied, ...]:
+    """Pair off own units that are one thing: equal text behind them, or before them, or much equal text in them.
+
+    Equal text *before* proves little (after a constant preamble stands whatever came first), so there only what
+    speaks of the present, scores and labels count: ids and dates may belong to different documents.
+    """
+    sketches_a, sketches_b = list(_sketches(pair.a)), list(_sketches(pair.b))
+    tests: tuple[tuple[Callable[[_Sketch], tuple[str, str]], Callable[[str, Unit], bool]], ...] = (
+        (lambda s: (s.bones.text, s.following), lambda kind, unit: True),
+        (lambda s: (s.bones.text, ""), lambda kind, unit: True),
+        (
+            lambda s: (s.bones.text, s.previous),
+            lambda kind, unit: kind in ("score", "rank_label") or names_now(unit.text),
+        ),
+    )
+    once = _unique(sketches_a) & _unique(sketches_b)
+    found: dict[Unit, Varied] = {}
+    for number, (key, counts) in enumerate(tests):
+        places: dict[tuple[str, str], _Sketch] = {}
+        for sketch in sketches_a:
+            places.setdefault(key(sketch), sketch)
+        for sketch in sketches_b:
+            partner = places.get(key(sketch))
+            if partner is None or sketch.unit in found or (number == 1 and sketch.bones.text not in once):
+                continue
+            kinds = tuple(
+                kind
+                for kind in partner.bones.changed(sketch.bones)
+                if counts(kind, sketch.unit) and (kind != "rank_label" or _ranked(pair, partner.unit, sketch.unit))
+            )
+            if kinds:
+                found[sketch.unit] = Varied(partner.unit, sketch.unit, kinds)
+    return tuple(found[unit] for unit in sorted(found, key=lambda unit: (unit.part, unit.start)))
+
+
+def _unique(sketches: list[_Sketch]) -> set[str]:
+    """Return the skeletons with much plain text that stand once: many records of one form are not one thing."""
+    counts = Counter(sketch.bones.text for sketch in sketches if sketch.bones.rest >= _PLAIN)
+    return {text for text, count in counts.items() if count == 1}
+
+
+def _sketches(side: Side) -> Iterator[_Sketch]:
+    own = set(side.own)
+    behind: list[str] = []
+    following = "$"
+    for unit in reversed(side.units):
+        behind.append(following)
+        following = unit.text if unit.long else following
+    previous = "^"
+    for unit, following in zip(side.units, reversed(behind), strict=True):
+        if unit in own:
+            bones = skeleton(unit.text)
+            if bones.found:
+                yield _Sketch(unit, bones, previous, following)
+        previous = unit.text if unit.long else previous
+
+
+def _ranked(pair: Pair, a: Unit, b: Unit) -> bool:
+    """Tell labels of rank from labels of position, which count up in both prompts and only follow the order."""
+    if any(len(numbers(unit.text)) > 1 for unit in (a, b)):
+        return True
+    for side, unit in ((pair.a, a), (pair.b, b)):
+        labels = head_labels(other.text for other in side.units if other.part == unit.part)
+        if list(labels) != sorted(labels):
+            return True
+    return False
