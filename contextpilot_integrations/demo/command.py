@@ -21,7 +21,7 @@ def demo(
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, http://.../v1.")] = None,
     model: Annotated[str | None, typer.Option(help="Its model; the first it serves by default.")] = None,
     api_key: Annotated[str | None, typer.Option(envvar="OPENAI_API_KEY", help="Its key, if it wants one.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="About a third of the questions.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Half the questions, half the time.")] = False,
     seed: Annotated[int, typer.Option(help="Draws the questions and their order of arrival.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for report.json and report.html.")] = Path("build/demo"),
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from contextpilot_core.errors import ConfigError, MissingExtraError
 from contextpilot_core.tokens import estimate_tokens
 
-MAX_TOKENS = 130
+MAX_TOKENS = 120
 """Tokens of a passage by `estimate_tokens`, about what the demo's model counts; tables of symbols take up to 200."""
 
 SUFFIXES = (".md", ".markdown", ".rst", ".txt")

@@ -67,15 +67,13 @@ class Endpoint:
 def embedded(answer_tokens: int) -> Iterator[Endpoint]:
     """Run llama.cpp with the packaged model in this process: one slot, so that requests follow one another."""
     with LocalEngine(slots=1) as engine:
-        endpoint = Endpoint(
+        yield Endpoint(
             client=engine.client(),
             model=engine.model,
             where="llama.cpp, embedded",
             clear=engine.clear,
             options=_options(answer_tokens),
         )
-        endpoint.ask(GREETING)
-        yield endpoint
 
 
 @contextmanager
