@@ -1,13 +1,14 @@
 """A retriever around a retriever: the same documents, in an order that the prefix cache knows."""
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.runnables.config import patch_config
+from langchain_core.runnables.config import patch_config, run_in_executor
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 from pydantic import ConfigDict, Field
 
@@ -17,6 +18,7 @@ from contextpilot_integrations.langchain.documents import arranged
 from contextpilot_integrations.langchain.sessions import session_of
 from contextpilot_integrations.swap_in import OrderMemory
 
+_DEFAULT_ASYNC = BaseRetriever._aget_relevant_documents
 _OWN = ("session_id", "k", "verbose", "_config")
 
 
@@ -71,14 +73,20 @@ class ContextPilotRetriever(BaseRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        config = patch_config(_config(kwargs), callbacks=run_manager.get_child())
-        documents = await self.base_retriever.ainvoke(query, config, **self._forwarded(kwargs))
+        forwarded, inner = self._forwarded(kwargs), self.base_retriever
+        if forwarded and getattr(type(inner), "_aget_relevant_documents", None) is _DEFAULT_ASYNC:
+            # LangChain's own way from async to sync refuses arguments.
+            config = patch_config(_config(kwargs), callbacks=run_manager.get_sync().get_child())
+            documents = await run_in_executor(config, inner.invoke, query, config, **forwarded)
+        else:
+            config = patch_config(_config(kwargs), callbacks=run_manager.get_child())
+            documents = await inner.ainvoke(query, config, **forwarded)
         return self._arranged(documents, kwargs, run_manager.metadata)
 
     def _forwarded(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inner retriever's arguments: it should find as many documents as are asked of this one."""
+        """Return the inner retriever's arguments; it should find as many documents as are asked of this one."""
         forwarded = {name: value for name, value in kwargs.items() if name not in _OWN}
-        if kwargs.get("k") is not None and isinstance(self.base_retriever, BaseRetriever):
+        if kwargs.get("k") is not None and _takes_k(self.base_retriever):
             forwarded["k"] = kwargs["k"]
         return forwarded
 
@@ -97,6 +105,13 @@ class ContextPilotRetriever(BaseRetriever):
             namespace=self.namespace,
             orders=self.orders,
         )
+
+
+def _takes_k(retriever: RetrieverLike) -> bool:
+    if not isinstance(retriever, BaseRetriever):
+        return False
+    parameters = signature(retriever._get_relevant_documents).parameters
+    return "k" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 def _config(kwargs: Mapping[str, Any]) -> RunnableConfig:
