@@ -1,4 +1,4 @@
-"""``make bench``: measure, write ``results/*.json``, and fill the tables of ``benchmarks/README.md`` from them."""
+"""``make bench``: measure, write ``results/*.json``, and fill the tables of both READMEs from them."""
 
 import argparse
 import json
@@ -8,10 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import reuse, scaling, tables
+from benchmarks import demo, reuse, scaling, tables
 
-RESULTS = Path(__file__).parent / "results"
-PARTS: dict[str, Callable[[], dict[str, Any]]] = {"reuse": reuse.measure, "scaling": scaling.measure}
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "reuse": reuse.measure,
+    "scaling": scaling.measure,
+    "demo": demo.measure,
+}
 
 
 def main() -> None:
@@ -26,7 +31,8 @@ def main() -> None:
             machine = {"python": platform.python_version(), "cores": os.cpu_count()}
             text = json.dumps({"machine": machine, **figures}, indent=1)
             (RESULTS / f"{part}.json").write_text(text + "\n", encoding="utf-8")
-    tables.fill(Path(__file__).parent / "README.md", RESULTS)
+    for page in (HERE / "README.md", HERE.parent / "README.md"):
+        tables.fill(page, RESULTS)
 
 
 if __name__ == "__main__":

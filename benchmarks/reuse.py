@@ -2,10 +2,9 @@
 
 from typing import Any
 
+from benchmarks.data import TRACES, corpus, trace
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.replay import ReplayResult, replay
-
-from benchmarks.data import TRACES, corpus, trace
 
 CACHE_TOKENS = 40_000
 SELECTION = ("multihoprag.trace.bm25", "qasper_ev.trace.dense", "narrativeqa.trace.dense")

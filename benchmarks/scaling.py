@@ -7,14 +7,13 @@ import sys
 import time
 from typing import Any
 
+from benchmarks.data import synthetic_text, zipf_contexts
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_view import CacheView
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.ordering import prefix_first
 from contextpilot_core.types import ContextRequest
-
-from benchmarks.data import synthetic_text, zipf_contexts
 
 SHAPES = {2_000: (3_000, 200), 12_000: (3_000, 200), 100_000: (20_000, 1_000)}
 """contexts -> (blocks, topics)"""

@@ -13,7 +13,9 @@ def fill(page: Path, results: Path) -> None:
     """Rewrite every marked table of ``page``."""
     found = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(results.glob("*.json"))}
     text = page.read_text(encoding="utf-8")
-    for name, build in TABLES.items():
+    for name, (source, build) in TABLES.items():
+        if source not in found:
+            continue
         mark = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if mark.search(text):
             table = build(found)
@@ -98,9 +100,40 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-TABLES: dict[str, Callable[[Results], str]] = {
-    "reuse": reuse_table,
-    "net": net_table,
-    "selection": selection_table,
-    "scaling": scaling_table,
+HEADLINE = ("multihoprag.trace.bm25", "qasper.trace.dense", "narrativeqa.trace.dense", "locomo_mem.conversations.bm25")
+
+
+def headline_table(results: Results) -> str:
+    """The few rows of the README."""
+    columns = {
+        "plain": "retrieval order",
+        "greedy_online": "one by one",
+        "greedy_offline": "as a batch",
+        "paper_offline_depth_first": "as a batch, the paper's clustering",
+    }
+    traces = {name: results["reuse"]["traces"][name] for name in HEADLINE}
+    return _traces({"traces": traces}, columns)
+
+
+def demo_table(results: Results) -> str:
+    """What the demo measured with a real model."""
+    names = {"plain": "plain", "plain_append_only": "plain, append-only history", "contextpilot": "**ContextPilot**"}
+    rows = []
+    for seed, jobs in results["demo"]["seeds"].items():
+        for job, arms in jobs.items():
+            for arm, row in arms.items():
+                counts = [f"{row[key]:,}" for key in ("requests", "prompt_tokens", "cached_tokens", "prefilled_tokens")]
+                rows.append([job, seed, names[arm], *counts, f"{row['ttft_ms_median'] / 1000:.1f} s"])
+    head = ["job", "seed", "arm", "requests", "prompt tokens", "cached", "prefilled", "median TTFT"]
+    return _markdown(head, rows)
+
+
+TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
+    "headline": ("reuse", headline_table),
+    "reuse": ("reuse", reuse_table),
+    "net": ("reuse", net_table),
+    "selection": ("reuse", selection_table),
+    "scaling": ("scaling", scaling_table),
+    "demo": ("demo", demo_table),
 }
+"""name of the table -> (results file, builder)"""
