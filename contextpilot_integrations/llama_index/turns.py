@@ -1,0 +1,149 @@
+"""One turn of a chat without any input or output: which messages to send, and what the memory should hold after it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.schema import NodeWithScore
+from llama_index.core.tools import ToolOutput
+
+from contextpilot_core.engine import ReuseEngine
+from contextpilot_core.plan import Plan
+from contextpilot_core.types import ContextBlock
+from contextpilot_integrations.llama_index.history import (
+    Record,
+    as_sent,
+    openai_form,
+    planned_message,
+    sound,
+    without_oldest,
+)
+from contextpilot_integrations.llama_index.nodes import context_blocks
+from contextpilot_integrations.serving.conversation import message_tokens
+from contextpilot_integrations.serving.usage import read_usage
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One question. ``rewritten``: ``history``, on which it stands, is not what the memory holds."""
+
+    plan: Plan
+    nodes: list[NodeWithScore]
+    history: list[ChatMessage]
+    rewritten: bool
+    user: ChatMessage
+    prompt: list[ChatMessage]
+
+    @property
+    def sources(self) -> list[ToolOutput]:
+        """What was retrieved, in the form in which LlamaIndex's chat engines report it."""
+        question = {"message": self.plan.request.query}
+        return [ToolOutput(tool_name="retriever", content=str(self.nodes), raw_input=question, raw_output=self.nodes)]
+
+
+class Turns:
+    """Plans the turns of one conversation."""
+
+    def __init__(
+        self,
+        engine: ReuseEngine,
+        *,
+        prefix: Sequence[ChatMessage],
+        limit: int,
+        tokenizer: Callable[[str], Sequence[Any]],
+        namespace: str,
+    ) -> None:
+        """Plan with ``engine``; a prompt has at most ``limit`` tokens of ``tokenizer``."""
+        self._engine, self._prefix, self._limit = engine, list(prefix), limit
+        self._namespace = namespace
+        self._count = lru_cache(maxsize=4_096)(lambda text: len(tokenizer(text)))  # of a long history, the new alone
+        # Tokens that the server reports per token counted here; 1 until it did.
+        self._scale = 1.0
+
+    def turn(
+        self, question: str, nodes: list[NodeWithScore], stored: list[ChatMessage], session_id: str | None
+    ) -> Turn:
+        """Plan a question on top of what the memory holds, without the oldest turns when the window is full."""
+
+        def plan(asked: str, blocks: Sequence[ContextBlock], history: Sequence[ChatMessage]) -> Plan:
+            return self._engine.plan(
+                blocks,
+                query=asked,
+                messages=openai_form([*self._prefix, *history]),
+                session_id=session_id,
+                namespace=self._namespace,
+                commit=False,
+            )
+
+        def again(record: Record, history: Sequence[ChatMessage]) -> ChatMessage:
+            repeated = plan(record.question, record.blocks, history)
+            message = planned_message(repeated, history)
+            self._engine.commit(repeated)
+            return message
+
+        blocks = context_blocks(nodes)
+        history = sound(stored, again)
+        current = plan(question, blocks, history)
+        while history and self._size([*self._prefix, *history, planned_message(current, history)]) > self._limit:
+            self._engine.abandon(current)
+            history = self._trimmed(history, again)
+            current = plan(question, blocks, history)
+        user = planned_message(current, history)
+        return Turn(
+            plan=current,
+            nodes=nodes,
+            history=history,
+            rewritten=history != stored,
+            user=user,
+            prompt=[*self._prefix, *map(as_sent, (*history, user))],
+        )
+
+    @contextmanager
+    def sending(self, turn: Turn) -> Iterator[None]:
+        """Take the plan back when the prompt does not reach the model."""
+        try:
+            yield
+        except BaseException:
+            self.failed(turn)
+            raise
+
+    def failed(self, turn: Turn) -> None:
+        """Note that the prompt did not reach the model."""
+        self._engine.abandon(turn.plan)
+
+    def sent(self, turn: Turn) -> None:
+        """Note that the prompt reached the model."""
+        if self._engine.commit(turn.plan):
+            return
+        # The answer took longer than a plan may be in flight: the message is made known again.
+        request = turn.plan.request
+        repeated = self._engine.plan(
+            request.blocks,
+            query=request.query,
+            messages=request.messages,
+            session_id=request.session_id,
+            namespace=request.namespace,
+        )
+        repeated.messages  # noqa: B018 - rendering is what makes it known
+
+    def learn_scale(self, turn: Turn, answer: ChatResponse) -> None:
+        """Compare the prompt with what the server says about it, if it does."""
+        reported = read_usage(answer.raw).prompt_tokens
+        counted = self._size(turn.prompt) / self._scale
+        if reported and counted:
+            self._scale = reported / counted
+
+    def _trimmed(
+        self, history: list[ChatMessage], again: Callable[[Record, Sequence[ChatMessage]], ChatMessage]
+    ) -> list[ChatMessage]:
+        """Return the history without its oldest turns, as few as bring it to half the limit, but at least one."""
+        kept = sound(without_oldest(history), again)
+        while kept and self._size([*self._prefix, *kept]) > self._limit / 2:
+            kept = sound(without_oldest(kept), again)
+        return kept
+
+    def _size(self, messages: Sequence[ChatMessage]) -> float:
+        return self._scale * sum(message_tokens(message, self._count) for message in openai_form(messages))
