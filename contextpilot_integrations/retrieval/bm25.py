@@ -1,0 +1,96 @@
+"""BM25 over documents (rank-bm25), with ties by position."""
+
+import re
+from collections.abc import Callable, Iterable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextpilot_integrations.extras import load
+from contextpilot_integrations.retrieval.documents import Entry, Hit, as_entries, check_search
+from contextpilot_integrations.retrieval.folder import load_entries, save_entries
+from contextpilot_integrations.retrieval.frameworks import langchain_retriever, llama_index_retriever
+
+if TYPE_CHECKING:
+    from contextpilot_integrations.retrieval.langchain_retriever import IndexRetriever
+    from contextpilot_integrations.retrieval.llama_index_retriever import IndexNodeRetriever
+
+Tokenize = Callable[[str], list[str]]
+
+
+def words(text: str) -> list[str]:
+    """Split a text into its lower-case words, numbers and identifiers."""
+    return re.findall(r"\w+", text.lower())
+
+
+class Bm25Index:
+    """Ranks documents by BM25 (Okapi); equal scores keep the order of the documents."""
+
+    def __init__(
+        self, documents: Iterable[Any], *, tokenize: Tokenize = words, k1: float = 1.5, b: float = 0.75
+    ) -> None:
+        """Index texts, `ContextBlock`, LangChain documents or LlamaIndex nodes.
+
+        Args:
+            documents: in the order that breaks ties.
+            tokenize: text to terms, for documents and queries alike.
+            k1: how soon more of a term stops to matter.
+            b: how much the length of a document matters, 0 to 1.
+
+        Raises:
+            MissingExtraError: ``rank-bm25`` is not installed.
+            RequestTypeError: a document of another type.
+        """
+        self._entries = as_entries(documents)
+        self._tokenize = tokenize
+        self._options = {"k1": k1, "b": b}
+        terms = [tokenize(entry.block.text) for entry in self._entries]
+        bm25 = load("rank_bm25", extra="retrieval").BM25Okapi
+        # The package divides by the number of documents and by their mean length.
+        self._bm25 = bm25(terms, k1=k1, b=b) if any(terms) else None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The documents, in the order given."""
+        return self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def search(self, query: str, k: int = 4) -> list[Hit]:
+        """Return the ``k`` best documents, best first; fewer only when there are fewer.
+
+        Raises:
+            RequestError: ``k`` is below 1. RequestTypeError: ``query`` is no str.
+        """
+        check_search(query, k)
+        count = len(self._entries)
+        scores: list[float] = [0.0] * count
+        if self._bm25 is not None:
+            scores = self._bm25.get_scores(self._tokenize(query)).tolist()
+        best = sorted(range(count), key=lambda position: (-scores[position], position))[:k]
+        return [Hit(position=p, score=scores[p], block=self._entries[p].block) for p in best]
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the documents and the parameters to ``folder``; not the tokenizer, which is code.
+
+        Raises:
+            RequestTypeError: an id or metadata hold what JSON cannot.
+        """
+        save_entries(Path(folder), self._entries, kind="bm25", options=self._options)
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str], *, tokenize: Tokenize = words) -> "Bm25Index":
+        """Read what `save` wrote; give the same ``tokenize`` again. Raises `RequestError` when it cannot be read."""
+        entries, options = load_entries(Path(folder), kind="bm25")
+        index = cls([entry.block for entry in entries], tokenize=tokenize, **options)
+        index._entries = entries
+        return index
+
+    def as_langchain_retriever(self, k: int = 4) -> "IndexRetriever":
+        """Return a LangChain retriever over this index. Raises `MissingExtraError` without ``langchain-core``."""
+        return langchain_retriever(self, k)
+
+    def as_llama_index_retriever(self, k: int = 4) -> "IndexNodeRetriever":
+        """Return a LlamaIndex retriever over this index. Raises `MissingExtraError` without ``llama-index-core``."""
+        return llama_index_retriever(self, k)

@@ -1,0 +1,72 @@
+"""Latent semantic vectors: embeddings without a model, learned from the documents themselves (scikit-learn)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from contextpilot_core.errors import ConfigError, RequestError
+from contextpilot_integrations.extras import load
+from contextpilot_integrations.retrieval.embeddings import Vectors
+
+
+class LsaEmbeddings:
+    """TF-IDF reduced by a truncated SVD, rows of length 1 (0 for a text without a known word).
+
+    For tests, notebooks and first steps: it knows only words that the fitted texts hold. Has LangChain's method
+    names too. The same texts and seed give the same vectors.
+    """
+
+    def __init__(self, dimensions: int = 128, *, seed: int = 0) -> None:
+        """Set up; `fit` learns.
+
+        Raises:
+            ConfigError: ``dimensions`` is no whole number of at least 1.
+        """
+        if isinstance(dimensions, bool) or not isinstance(dimensions, int) or dimensions < 1:
+            raise ConfigError(f"dimensions={dimensions!r} must be a whole number of at least 1; give for example 128")
+        self._dimensions, self._seed = dimensions, seed
+        self._model: Any = None
+
+    @property
+    def fitted(self) -> bool:
+        """True once `fit` has learned."""
+        return self._model is not None
+
+    def fit(self, texts: Iterable[str]) -> "LsaEmbeddings":
+        """Learn from texts and return itself; few texts or words give fewer dimensions.
+
+        Raises:
+            MissingExtraError: scikit-learn is not installed. RequestError: the texts hold no word.
+        """
+        text = load("sklearn.feature_extraction.text", extra="lsa")
+        decomposition = load("sklearn.decomposition", extra="lsa")
+        vectorizer = text.TfidfVectorizer(sublinear_tf=True, token_pattern=r"(?u)\b\w+\b")
+        try:
+            matrix = vectorizer.fit_transform(list(texts))
+        except ValueError as error:
+            raise RequestError("the texts to learn from hold no word; give texts with words") from error
+        components = np.ones((1, 1))  # of a single word, which the decomposition refuses
+        if matrix.shape[1] > 1:
+            svd = decomposition.TruncatedSVD(min(self._dimensions, *matrix.shape), random_state=self._seed)
+            with np.errstate(divide="ignore", invalid="ignore"):  # its share of the variance, which one text has not
+                components = svd.fit(matrix).components_
+        self._model = (vectorizer, components.T)
+        return self
+
+    def __call__(self, texts: list[str]) -> Vectors:
+        """Return one row per text. Raises `RequestError` before `fit`."""
+        if self._model is None:
+            raise RequestError("LsaEmbeddings know no words yet; call fit(texts) first")
+        vectorizer, components = self._model
+        rows = np.asarray(vectorizer.transform(texts) @ components)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.ascontiguousarray(rows / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one row per text, as LangChain's ``Embeddings`` do."""
+        return [[float(value) for value in row] for row in self(texts)]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the row of one text, as LangChain's ``Embeddings`` do."""
+        return self.embed_documents([text])[0]
