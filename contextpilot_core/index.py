@@ -125,7 +125,9 @@ class ContextIndex:
         else:
             matched = [tree.matched(context) for context in contexts.values()]
             orders = [tree.order(context) for context in contexts.values()]
-            paths = [tree.insert(request_id, context) for request_id, context in contexts.items()]
+            for request_id, context in contexts.items():
+                tree.insert(request_id, context)
+            paths = [tree.path(request_id) for request_id in contexts]  # a later insert may lengthen an earlier path
             arranged = Arranged(orders, paths, [len(prefix) for prefix in matched])
         for request_id in contexts:
             self._tree_of[request_id] = head
