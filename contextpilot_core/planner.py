@@ -3,6 +3,7 @@
 draft  -> what is visible (hints), what is new, by rank      choose -> selection, order, the net-token rule
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ class Draft:
 
     def leading(self, order: Sequence[int]) -> Path:
         """Return the ids of ``order`` before its first hint: behind one, the bytes depend on the hint."""
+        if not self.hints:
+            return tuple([self.ids[position] for position in order])
         context = []
         for position in order:
             block = self.ids.get(position)
@@ -197,27 +200,23 @@ def _moved_order(draft: Draft, lead: Sequence[int], by_rank: tuple[int, ...], co
 
 
 def _positions(draft: Draft, lead: Sequence[int]) -> list[int]:
-    """Return the positions that hold the blocks of ``lead``, each once; ends where the request has no such block."""
-    held: dict[int, list[int]] = {}
+    """Return the positions that hold the blocks of ``lead``, each once."""
+    by_block = dict(zip(draft.ids.values(), draft.ids, strict=True))
+    if len(by_block) == len(draft.ids):
+        return [by_block[block] for block in lead if block in by_block]
+    held: dict[int, list[int]] = {}  # with ``dedup=False`` a block may stand at several positions
     for position, block in draft.ids.items():
         held.setdefault(block, []).append(position)
-    first: list[int] = []
-    for block in lead:
-        if not held.get(block):
-            break
-        first.append(held[block].pop(0))
-    return first
+    return [held[block].pop(0) for block in lead if held.get(block)]
 
 
 def _labels_by_rank(draft: Draft, order: Sequence[int]) -> list[int]:
-    labels: dict[int, int | None] = dict(draft.hints)
-    label = draft.visible.next_label
-    for position in order:
-        if position in draft.ids:
-            labels[position] = label
-            label += 1
-    sent = set(order)
-    by_rank = (labels[position] for position in draft.prepared.positions if position in sent)
+    """Return the labels of what is sent or hinted at, best rank first; unlabelled hints have none."""
+    sent = [position for position in order if position in draft.ids]
+    labels: dict[int, int | None] = dict(zip(sent, range(draft.visible.next_label, sys.maxsize), strict=False))
+    if draft.hints:
+        labels.update((position, draft.hints[position]) for position in order if position in draft.hints)
+    by_rank = [labels.get(position) for position in draft.prepared.positions]
     return [label for label in by_rank if label is not None]
 
 
