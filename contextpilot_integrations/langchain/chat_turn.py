@@ -71,6 +71,10 @@ class ChatTurn:
         self._asked = TurnContext(question, blocks, 0)
         self.kept, self.rewritten = list(messages), False
         self.plan = self._plan(self._asked, self.kept)
+        if self._engine_forgot():
+            settings.engine.abandon(self.plan)
+            self._remind_engine()
+            self.plan = self._plan(self._asked, self.kept)
         if settings.window is not None:
             self._fit(settings.window, settings.window - answer_tokens)
         asked = replace(self._asked, tokens=settings.counted(self._with_question(self.kept)))
@@ -122,6 +126,25 @@ class ChatTurn:
         if getattr(answer, "tool_calls", None):
             return []
         return [*(self.kept if self.rewritten else ()), self._message, answer]
+
+    def _engine_forgot(self) -> bool:
+        """Whether a text is about to be sent that a message of ours shows: after a restart, or a long pause."""
+        hinted = {hint.position for hint in self.plan.hints}
+        sent = {self._asked.blocks[position].text for position in self.plan.order if position not in hinted}
+        if not sent or not self._settings.engine.config.dedup:
+            return False
+        contexts = (context_of(message) for message in self.kept)
+        return any(block.text in sent for context in contexts if context is not None for block in context.blocks)
+
+    def _remind_engine(self) -> None:
+        """Plan the turns of the history again: where that gives the same message, the engine knows it from now on."""
+        engine = self._settings.engine
+        for position, message in enumerate(self.kept):
+            context = context_of(message)
+            if context is not None:
+                plan = self._plan(context, self.kept[:position])
+                same = _question_text(plan) == message.content
+                engine.commit(plan) if same else engine.abandon(plan)
 
     def _fit(self, window: int, room: int) -> None:
         """While the prompt is larger than its room, drop the oldest turns down to half the window, and plan again."""
