@@ -77,7 +77,7 @@ class Bm25Index:
         Raises:
             RequestTypeError: an id or metadata hold what JSON cannot.
         """
-        save_entries(Path(folder), self._entries, kind="bm25", options=self._options)
+        save_entries(Path(folder), self._entries, kind="bm25", options=self._options, files={})
 
     @classmethod
     def load(cls, folder: str | PathLike[str], *, tokenize: Tokenize = words) -> "Bm25Index":

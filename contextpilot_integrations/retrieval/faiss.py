@@ -1,5 +1,6 @@
 """FAISS over documents: exact inner product, or HNSW, with ties by position."""
 
+import hashlib
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
@@ -137,18 +138,19 @@ class FaissIndex:
         Raises:
             RequestTypeError: an id or metadata hold what JSON cannot.
         """
-        path = Path(folder)
-        options = {"kind": self._kind, "normalize": self._normalize}
-        save_entries(path, self._entries, kind="faiss", options=options)
+        options: dict[str, Any] = {"kind": self._kind, "normalize": self._normalize}
+        files: dict[str, bytes] = {}
         if self._index is not None:
-            self._faiss.write_index(self._index, str(path / FILE))
+            files[FILE] = self._faiss.serialize_index(self._index).tobytes()
+            options["sha256"] = hashlib.sha256(files[FILE]).hexdigest()
+        save_entries(Path(folder), self._entries, kind="faiss", options=options, files=files)
 
     @classmethod
     def load(cls, folder: str | PathLike[str], embeddings: Any) -> "FaissIndex":
         """Read what `save` wrote; give the same ``embeddings`` again. Only open folders that you trust.
 
         Raises:
-            RequestError: it cannot be read, or the two files do not belong together.
+            RequestError: it cannot be read, or its files do not belong together.
         """
         path = Path(folder)
         entries, options = load_entries(path, kind="faiss")
@@ -156,14 +158,10 @@ class FaissIndex:
         index._prepare(entries, embeddings, options.get("kind", "exact"), options.get("normalize") is True)
         index._index = None
         if entries:
-            try:
-                index._index = index._faiss.read_index(str(path / FILE))
-            except RuntimeError as error:
-                raise RequestError(f"{path / FILE} is absent or damaged; save the index again") from error
-            if index._index.ntotal != len(entries):
-                raise RequestError(
-                    f"{path} holds {len(entries)} documents and {index._index.ntotal} vectors; save the index again"
-                )
+            data = (path / FILE).read_bytes() if (path / FILE).is_file() else b""
+            if hashlib.sha256(data).hexdigest() != options.get("sha256"):
+                raise RequestError(f"{path / FILE} is absent, damaged or of another index; save the index again")
+            index._index = index._faiss.deserialize_index(np.frombuffer(data, np.uint8))
         return index
 
     def as_langchain_retriever(self, k: int = 4) -> "IndexRetriever":

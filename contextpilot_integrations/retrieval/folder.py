@@ -13,16 +13,20 @@ FILE = "documents.json"
 VERSION = 1
 
 
-def save_entries(folder: Path, entries: Sequence[Entry], *, kind: str, options: Mapping[str, Any]) -> None:
-    """Write ``documents.json`` into ``folder``, which is made if need be; in one step, so it is whole or absent.
+def save_entries(
+    folder: Path, entries: Sequence[Entry], *, kind: str, options: Mapping[str, Any], files: Mapping[str, bytes]
+) -> None:
+    """Write ``files``, then ``documents.json`` in one step, into ``folder``, which is made if need be.
 
     Raises:
         RequestTypeError: a document's id or metadata hold what JSON cannot.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     documents = [_dumped(entry, position) for position, entry in enumerate(entries)]
     content = {"version": VERSION, "kind": kind, "options": dict(options)}
     text = json.dumps(content)[:-1] + ', "documents": [\n' + ",\n".join(documents) + "\n]}\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
     temporary = folder / (FILE + ".new")
     temporary.write_text(text, "utf-8")
     temporary.replace(folder / FILE)
