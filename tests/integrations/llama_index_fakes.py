@@ -116,7 +116,7 @@ class TableRetriever(BaseRetriever):
         super().__init__()
         self.table = dict(table)
         self.asked: list[str] = []
-        self._make = make or (lambda query, rank, text: node(text, 0.9 - rank / 10))
+        self._make = make or (lambda query, rank, text: node(text, (9 - rank) / 10))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         question = query_bundle.query_str
@@ -139,7 +139,9 @@ def chatml(messages: Sequence[ChatMessage]) -> str:
 
 def common(first: str, second: str) -> int:
     """Characters of the common prefix."""
-    return next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(map(len, (first, second))))
+    return next(
+        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(map(len, (first, second)))
+    )
 
 
 def texts(nodes: Sequence[NodeWithScore]) -> list[str]:
