@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.errors import ConfigError, RequestError
+from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.plan import Plan
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import Message
@@ -122,7 +122,16 @@ class ChatTurn:
             engine.abandon(again)
 
     def added(self, answer: BaseMessage) -> list[BaseMessage]:
-        """Return what to append to the history: nothing for tool calls, which no user message may follow."""
+        """Return what to append to the history: nothing for tool calls, which no user message may follow.
+
+        Raises:
+            RequestTypeError: the answer is no message.
+        """
+        if not isinstance(answer, BaseMessage):
+            raise RequestTypeError(
+                f"llm answered with a {type(answer).__name__}; give a chat model, and put parsers behind the chat: "
+                "create_contextpilot_chat(retriever, llm) | parser"
+            )
         if getattr(answer, "tool_calls", None):
             return []
         return [*(self.kept if self.rewritten else ()), self._message, answer]

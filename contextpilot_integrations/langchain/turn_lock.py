@@ -38,7 +38,11 @@ class TurnLocks:
             yield
             return
         turn = self._enter(session_id)
-        turn.result()
+        try:
+            turn.result()
+        except BaseException:
+            self._give_up(session_id, turn)
+            raise
         self.keep(session_id)
         try:
             yield
@@ -55,8 +59,7 @@ class TurnLocks:
         try:
             await asyncio.wrap_future(turn)
         except BaseException:
-            if not turn.cancel():  # it was handed over before the waiting was given up
-                self._leave(session_id)
+            self._give_up(session_id, turn)
             raise
         self.keep(session_id)
         try:
@@ -86,6 +89,11 @@ class TurnLocks:
             else:
                 seat.waiting.append(turn)
         return turn
+
+    def _give_up(self, session_id: str, turn: "Future[None]") -> None:
+        """End the waiting of a caller that was interrupted; the session may have been handed over to it already."""
+        if not turn.cancel():
+            self._leave(session_id)
 
     def _leave(self, session_id: str) -> None:
         with self._guard:

@@ -5,6 +5,7 @@ import json
 import random
 import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 
@@ -50,7 +51,7 @@ def asking(chat, how):
     """One face for all ways of asking: returns the text of the answer."""
 
     async def aread(question, config, options):
-        return "".join([chunk.content async for chunk in chat.astream(question, config, **options)])
+        return "".join([getattr(chunk, "content", chunk) async for chunk in chat.astream(question, config, **options)])
 
     def ask(question, config=None, **options):
         if how == "invoke":
@@ -58,7 +59,7 @@ def asking(chat, how):
         if how == "ainvoke":
             return asyncio.run(chat.ainvoke(question, config, **options)).content
         if how == "stream":
-            return "".join(chunk.content for chunk in chat.stream(question, config, **options))
+            return "".join(getattr(chunk, "content", chunk) for chunk in chat.stream(question, config, **options))
         return asyncio.run(aread(question, config, options))
 
     return ask
@@ -175,6 +176,12 @@ def test_what_is_no_question_is_refused(question, error):
     assert model.prompts == []
     assert chat.engine.stats().planned == 0
     chat.invoke("D1", U)  # the session is free again
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_parser_inside_is_refused(how):
+    with pytest.raises(RequestTypeError, match="llm answered with a .*; give a chat model"):
+        asking(create_contextpilot_chat(Lists(), Recorder() | StrOutputParser()), how)("D1 what?", U)
 
 
 def test_arguments_go_to_the_model_and_extra_fields_stay():
@@ -712,6 +719,20 @@ def test_threads_and_tasks_share_one_queue():
 
     asyncio.run(scenario())
     assert order == ["task", "thread"]
+
+
+def test_a_waiting_thread_that_is_interrupted_leaves_the_session_free(monkeypatch):
+    def interrupted(turn):
+        raise KeyboardInterrupt
+
+    locks = TurnLocks()
+    with locks.hold("u"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Future, "result", interrupted)
+            thread = threading.Thread(target=lambda: pytest.raises(KeyboardInterrupt, locks.hold("u").__enter__))
+            thread.start()
+            thread.join()
+    assert locks._seats == {}
 
 
 def test_documents_as_they_are():
