@@ -39,7 +39,7 @@ class MessageRecord:
     def sources(self, text: str) -> Sequence[SpanSource]:
         """Return the literal runs with their anchors; ``text`` is the message's. Worked out once per record."""
         if not self._sources and self.pieces:
-            self._sources.extend(sources_in(text, self.pieces))
+            self._sources[:] = sources_in(text, self.pieces)  # at once: another thread may do the same
         return self._sources
 
 
