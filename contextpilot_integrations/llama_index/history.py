@@ -19,11 +19,15 @@ RECORD = "contextpilot"
 
 @dataclass(frozen=True)
 class Record:
-    """What a user message was planned from. ``base``: digest of the history that its hints name, "" without any."""
+    """What a user message was planned from.
+
+    ``base``: digest of the history that its hints name, "" without any. ``last``: highest label of its own, or 0.
+    """
 
     question: str
     blocks: tuple[ContextBlock, ...]
     base: str
+    last: int
 
 
 PlanAgain = Callable[[Record, Sequence[ChatMessage]], ChatMessage]
@@ -57,6 +61,7 @@ def planned_message(plan: Plan, history: Sequence[ChatMessage]) -> ChatMessage:
         "question": request.query,
         "blocks": [{"id": block.id, "text": block.text} for block in blocks],
         "base": _Digest(history).value if _names_history(plan) else "",
+        "last": max(_own_labels(plan), default=0),
     }
     text = str(added[0]["content"]) if added else ""
     return ChatMessage(role=MessageRole.USER, content=text, additional_kwargs={RECORD: record})
@@ -70,11 +75,21 @@ def as_sent(message: ChatMessage) -> ChatMessage:
     return message.model_copy(update={"additional_kwargs": others})
 
 
-def sound(messages: Sequence[ChatMessage], again: PlanAgain) -> list[ChatMessage]:
-    """Return the messages; from the first one on whose hints name a history that is no more, ours planned again."""
+def is_forgotten(plan: Plan, history: Sequence[ChatMessage]) -> bool:
+    """Tell whether the engine no longer knows the history that the plan stands on: it gives its labels anew."""
+    known = (_record(message) for message in history)
+    last = max((record.last for record in known if record is not None), default=0)
+    return min(_own_labels(plan), default=last + 1) <= last
+
+
+def sound(messages: Sequence[ChatMessage], again: PlanAgain, *, forgotten: bool = False) -> list[ChatMessage]:
+    """Return the messages; from the first one on whose hints name a history that is no more, ours planned again.
+
+    ``forgotten``: all of ours, so that the engine knows them.
+    """
     history: list[ChatMessage] = []
     digest = _Digest()
-    changed = False
+    changed = forgotten
     for message in messages:
         record = _record(message)
         if record is not None and (changed or record.base not in ("", digest.value)):
@@ -107,10 +122,15 @@ class _Digest:
         return self._hash.hexdigest()
 
 
+def _own_labels(plan: Plan) -> set[int]:
+    """Return the labels of the blocks that the plan sends in full."""
+    hinted = {hint.position for hint in plan.hints}
+    return {label for at, label in zip(plan.order, plan.labels, strict=True) if at not in hinted and label is not None}
+
+
 def _names_history(plan: Plan) -> bool:
-    own = {label for position, label in zip(plan.order, plan.labels, strict=True)} - {hint.label for hint in plan.hints}
     named = {segment.label for run in plan.segments for segment in run if segment.label is not None}
-    return bool(plan.hints) or not named <= own
+    return bool(plan.hints) or not named <= _own_labels(plan)
 
 
 def _record(message: ChatMessage) -> Record | None:
@@ -119,6 +139,6 @@ def _record(message: ChatMessage) -> Record | None:
         return None
     try:
         blocks = tuple(ContextBlock(text=block["text"], id=block["id"]) for block in found["blocks"])
-        return Record(found["question"], blocks, found["base"])
-    except (KeyError, TypeError):  # not written by us
+        return Record(found["question"], blocks, found["base"], int(found["last"]))
+    except (KeyError, TypeError, ValueError):  # not written by us
         return None

@@ -16,6 +16,7 @@ from contextpilot_core.types import ContextBlock
 from contextpilot_integrations.llama_index.history import (
     Record,
     as_sent,
+    is_forgotten,
     openai_form,
     planned_message,
     sound,
@@ -87,6 +88,10 @@ class Turns:
         blocks = context_blocks(nodes)
         history = sound(stored, again)
         current = plan(question, blocks, history)
+        if is_forgotten(current, history):
+            self._engine.abandon(current)
+            history = sound(history, again, forgotten=True)
+            current = plan(question, blocks, history)
         while history and self._size([*self._prefix, *history, planned_message(current, history)]) > self._limit:
             self._engine.abandon(current)
             history = self._trimmed(history, again)
