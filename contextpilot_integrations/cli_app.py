@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from contextpilot_integrations.cli_doctor import doctor
 from contextpilot_integrations.cli_replay import replay
 from contextpilot_integrations.demo.command import demo
 
@@ -18,6 +19,7 @@ app = typer.Typer(
     help="Plans retrieval-augmented prompts so that a server's prefix cache is hit more often.",
 )
 app.command("replay")(replay)
+app.command("doctor")(doctor)
 app.command("demo")(demo)
 
 

@@ -64,16 +64,21 @@ Place = tuple[int, int, int]
 """(part, offset, length)."""
 
 
-def metadata_places(pair: Pair) -> list[tuple[Place, int]]:
-    """Return the mappings that both prompts print with their keys in another order, and their earlier lengths."""
-    first = pair.at[0]
-    known = [mappings(part.text) for part in pair.a.parts[first:] if part.role != TOOLS]
-    found: list[tuple[Place, int]] = []
-    for number, part in enumerate(pair.b.parts[first:], first):
+def metadata_places(pair: Pair) -> list[tuple[Place, Place]]:
+    """Return the mappings that both prompts print with their keys in another order, where each has them."""
+    places_a, places_b = _mappings(pair.a, pair.at[0]), _mappings(pair.b, pair.at[0])
+    return [
+        (places_a[key][0], place)
+        for key, (place, text) in places_b.items()
+        if key in places_a and places_a[key][1] != text and (place[0], place[1] + place[2]) > pair.at
+    ]
+
+
+def _mappings(side: Side, first: int) -> dict[tuple[str, ...], tuple[Place, str]]:
+    found: dict[tuple[str, ...], tuple[Place, str]] = {}
+    for number, part in enumerate(side.parts[first:], first):
         for key, (offset, text) in mappings(part.text).items() if part.role != TOOLS else ():
-            other = next((mapping[key][1] for mapping in known if key in mapping), text)
-            if other != text and (number, offset + len(text)) > pair.at:
-                found.append(((number, offset, len(text)), len(other)))
+            found.setdefault(key, ((number, offset, len(text)), text))
     return found
 
 
@@ -169,11 +174,17 @@ def document_changes(pair: Pair, varied: Sequence[Varied], known: Collection[Uni
         unit_a, unit_b = order_a[first], order_b[first]
         kind_of_order: Kind = "tool_order" if _TOOL.match(unit_b.text) else "document_order"
         yield Change(kind_of_order, unit_b.part, unit_b.start, len(unit_a.text), len(unit_b.text))
-    fresh = [unit for unit in pair.b.fresh if unit not in known]
-    if fresh and order_b and (order_b[-1].part, order_b[-1].start) > (fresh[0].part, fresh[0].start):
-        before = sum(len(unit.text) for unit in pair.a.fresh if unit not in known)
-        kind: Kind = "document_set" if any(unit.long for unit in fresh) else "other"
-        yield Change(kind, fresh[0].part, fresh[0].start, before, sum(len(unit.text) for unit in fresh))
+    fresh_a, fresh_b = ([unit for unit in side.fresh if unit not in known] for side in (pair.a, pair.b))
+    if _before(fresh_a, order_a) or _before(fresh_b, order_b):
+        kind: Kind = "document_set" if any(unit.long for unit in (*fresh_a, *fresh_b)) else "other"
+        place = fresh_b[0] if _before(fresh_b, order_b) else order_b[0]
+        lengths = (sum(len(unit.text) for unit in fresh) for fresh in (fresh_a, fresh_b))
+        yield Change(kind, place.part, place.start, *lengths)
+
+
+def _before(fresh: Sequence[Unit], order: Sequence[Unit]) -> bool:
+    """Tell whether some of ``fresh`` stands before some of ``order``."""
+    return bool(fresh and order) and (order[-1].part, order[-1].start) > (fresh[0].part, fresh[0].start)
 
 
 def _ordered(units: Iterable[Unit]) -> list[Unit]:

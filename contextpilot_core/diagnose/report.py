@@ -50,8 +50,8 @@ MEANINGS: Mapping[Kind, tuple[str, str]] = {
         "the question by nature: there only later turns share).",
     ),
     "memory_in_system": (
-        "text of the system message changes per request (memories, a profile) and all else stands behind it",
-        "Keep the system message constant; put what changes behind the documents, next to the question.",
+        "text of the system message changes per request (memories, a profile, documents), before text that does not",
+        "Keep the system message constant; put what changes last, next to the question.",
     ),
     "history_cut": (
         "earlier messages were removed or replaced (trimming, summarising)",
@@ -63,7 +63,8 @@ MEANINGS: Mapping[Kind, tuple[str, str]] = {
     ),
     "document_set": (
         "other documents stand beside the shared ones",
-        "Put the documents that both requests hold first: ReuseEngine.plan, or one of the integrations.",
+        "Put the documents that both requests hold first: ReuseEngine.plan, or one of the integrations. In a chat, put "
+        "documents into the user's message, behind the history.",
     ),
     "other": (
         "text differs before text that both prompts hold",

@@ -14,9 +14,8 @@ from contextpilot_core.diagnose.changes import (
     question_places,
     varied_changes,
 )
-from contextpilot_core.diagnose.pairs import Pair, cut_pair
+from contextpilot_core.diagnose.pairs import Pair, cut_pair, document_spans
 from contextpilot_core.diagnose.records import (
-    TOOLS,
     Part,
     PromptLike,
     PromptRecord,
@@ -101,7 +100,7 @@ def diagnose(
 def _diagnose_pair(earlier: _Prompt, later: _Prompt, measure: _Measure, documents: Sequence[str]) -> PairDiagnosis:
     (number_a, record_a, a), (number_b, record_b, b) = earlier, later
     at = common_parts(a, b)
-    pair = cut_pair(a, b, at)
+    pair = cut_pair(a, b, at, documents)
     varied = varied_units(pair)
     both = [*pair.b.shared, *(unit.b for unit in varied), *_same_tools(record_a, record_b, pair)]
     total, common = measure.head(b, (len(b), 0)), measure.head(b, at)
@@ -112,7 +111,7 @@ def _diagnose_pair(earlier: _Prompt, later: _Prompt, measure: _Measure, document
     def gain(place: tuple[int, int]) -> int:
         return reusable(common + measure.behind(both, place)) - reusable(common)
 
-    changes = _changes(pair, varied, (record_a, record_b))
+    changes = _changes(pair, varied, (record_a, record_b), documents)
     if not any(change.kind == "appended" or gain((change.part, change.offset)) for change in changes):
         part, offset = min(at[0], len(b) - 1), at[1]
         lengths = (len(side.parts[at[0]].text) - offset if at[0] < len(side.parts) else 0 for side in (pair.a, pair.b))
@@ -144,7 +143,9 @@ def _diagnose_pair(earlier: _Prompt, later: _Prompt, measure: _Measure, document
     )
 
 
-def _changes(pair: Pair, varied: Sequence[Varied], records: tuple[PromptRecord, PromptRecord]) -> list[Change]:
+def _changes(
+    pair: Pair, varied: Sequence[Varied], records: tuple[PromptRecord, PromptRecord], documents: Sequence[str]
+) -> list[Change]:
     """Return what differs and has a name."""
     a, b, at = pair.a.parts, pair.b.parts, pair.at
     if at[0] >= min(len(a), len(b)) or (
@@ -163,12 +164,15 @@ def _changes(pair: Pair, varied: Sequence[Varied], records: tuple[PromptRecord, 
     places = question_places(pair, (records[0].question, records[1].question))
     known = {unit for both in varied for unit in (both.a, both.b)}
     known.update(covered(pair.a, places[0]), covered(pair.b, places[1]))
-    for place, before in metadata_places(pair):
-        known.update(covered(pair.b, place))
-        if not any(change.kind == "metadata_order" for change in changes):
-            changes.append(Change("metadata_order", place[0], place[1], before, place[2]))
+    reordered = metadata_places(pair)
+    for place_a, place_b in reordered:
+        known.update(covered(pair.a, place_a), covered(pair.b, place_b))
+    if reordered:
+        (*_, before), (part, offset, after) = reordered[0]
+        changes.append(Change("metadata_order", part, offset, before, after))
     changes += question_change(pair, places)
-    memories = list(memory_change(pair, known))
+    sent = [(part, start, end - start) for part, start, end in document_spans(b, documents)]
+    memories = list(memory_change(pair, known.union(*(covered(pair.b, place) for place in sent))))
     known.update(
         unit for side in (pair.a, pair.b) for unit in side.own for memory in memories if unit.part == memory.part
     )
@@ -203,15 +207,8 @@ def _with_answer(record: PromptRecord, a: tuple[Part, ...], b: tuple[Part, ...])
 
 def _documents(pair: Pair, documents: Sequence[str]) -> tuple[int, int]:
     """Count the documents of the later prompt that end before the first difference, and the others."""
-    texts = list(dict.fromkeys(text.strip() for text in documents if text.strip()))
-    if not texts:
+    if not any(text.strip() for text in documents):
         before = sum(unit.long and (unit.part, unit.end) <= pair.at for unit in pair.b.units)
         return before, len(pair.b.shared)
-    ends = []
-    for text in texts:
-        for number, part in enumerate(pair.b.parts):
-            start = -1 if part.role == TOOLS else part.text.find(text)
-            if start >= 0:
-                ends.append((number, start + len(text)))
-                break
+    ends = [(part, end) for part, _, end in document_spans(pair.b.parts, documents)]
     return sum(end <= pair.at for end in ends), sum(end > pair.at for end in ends)

@@ -385,12 +385,34 @@ def test_document_order_alone_and_document_set_alone():
     assert diagnose([templated(FIRST, "a?"), templated(FIRST[::-1], "b?")]).kinds == ("document_order",)
     among = ("alpha", "epsilon", "gamma", "delta")
     assert diagnose([templated(FIRST, "a?"), templated(among, "b?")]).kinds == ("document_set",)
+    assert diagnose([templated(FIRST, "a?"), templated(FIRST[1:], "b?")]).kinds == ("document_set",)
+    assert diagnose([templated(FIRST[1:], "a?"), templated(FIRST, "b?")]).kinds == ("document_set",)
 
 
 def test_shared_documents_first_are_fine():
     pair = only(diagnose([templated(FIRST, "What is alpha?"), templated(REORDERED, "What is beta?")]))
     assert [f.kind for f in pair.findings] == ["tail"]
     assert pair.reused_tokens > 150
+
+
+def test_what_the_template_says_behind_the_documents_is_no_loss_where_they_are_known():
+    rule = " Given this context and no prior knowledge, answer the question in one or two short sentences, please."
+
+    def prompts(names):
+        return f"{HEAD}\n\n{context(names)}\n{rule}\nQuestion: {names[-1]}?\n{rule}"
+
+    known = [DOCS[name] for name in NAMES]
+    assert diagnose([prompts(FIRST), prompts(REORDERED)], documents=known).fine
+    same = [f"{HEAD}\n\n{context(FIRST)}\n\nQuestion: {question}?\n{rule}" for question in ("a", "b")]
+    assert diagnose(same, documents=known).fine
+
+
+def test_history_behind_documents_is_a_loss():
+    turns = [{"role": "user", "content": "Tell me more."}, {"role": "assistant", "content": f"Gladly: {'so ' * 90}"}]
+    prompts = [[*stuffed((name,), "")[:1], *turns, {"role": "user", "content": "And?"}] for name in ("alpha", "beta")]
+    diagnosis = diagnose(prompts, documents=list(DOCS.values()))
+    assert diagnosis.kinds == ("document_set",)
+    assert diagnosis.lost_tokens > 60
 
 
 @pytest.mark.parametrize("same", [True, False])
