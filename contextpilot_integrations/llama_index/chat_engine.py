@@ -16,7 +16,7 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.callbacks import CallbackManager, trace_method
 from llama_index.core.chat_engine.types import AgentChatResponse, BaseChatEngine, StreamingAgentChatResponse
 from llama_index.core.llms.llm import LLM
-from llama_index.core.memory import BaseMemory, Memory
+from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
@@ -28,6 +28,7 @@ from contextpilot_core.errors import ConfigError
 from contextpilot_core.plan import Plan
 from contextpilot_integrations.llama_index.sessions import find_session
 from contextpilot_integrations.llama_index.turns import Turn, Turns
+from contextpilot_integrations.serving.usage import Usage, read_usage
 
 _ANSWER_TOKENS = 256
 
@@ -66,7 +67,7 @@ class ContextPilotChatEngine(BaseChatEngine):
             retriever: finds the documents, by the question as it was asked.
             engine: plans; None is one of its own. Share one between all that talk to the same model server.
             llm: answers; None is ``Settings.llm``.
-            memory: holds the conversation; None is a new `Memory`. All messages in it are sent, up to the limit.
+            memory: holds the conversation; None is one in this process. All messages in it are sent, up to the limit.
             prefix_messages: stand before every prompt.
             node_postprocessors: applied to what was retrieved.
             token_limit: tokens of a prompt. None is the LLM's context window less the answer; a memory's own
@@ -81,7 +82,8 @@ class ContextPilotChatEngine(BaseChatEngine):
         self._retriever = retriever
         self._llm = Settings.llm if llm is None else llm
         limit = _limit(token_limit, self._llm, memory)
-        self._memory = Memory.from_defaults(token_limit=limit) if memory is None else memory
+        # `Memory` would count all tokens anew for every message, and keep a thread and an event loop for its database.
+        self._memory = ChatMemoryBuffer.from_defaults(token_limit=limit) if memory is None else memory
         self._postprocessors = list(node_postprocessors)
         self._session_id = session_id
         self._turns = Turns(
@@ -92,6 +94,7 @@ class ContextPilotChatEngine(BaseChatEngine):
             namespace=namespace,
         )
         self._last_plan: Plan | None = None
+        self._last_usage = Usage()
         self._writing: threading.Thread | asyncio.Task[None] | None = None  # the answer that is being streamed
         self.callback_manager = Settings.callback_manager if callback_manager is None else callback_manager
         for postprocessor in self._postprocessors:
@@ -121,18 +124,23 @@ class ContextPilotChatEngine(BaseChatEngine):
             options["prefix_messages"] = [ChatMessage(role=llm.metadata.system_role, content=system_prompt)]
         chat_engine = cls(retriever, **options)
         if chat_history is not None:
-            chat_engine._memory.set(chat_history)
+            chat_engine._memory.set(list(chat_history))
         return chat_engine
 
     @property
     def chat_history(self) -> list[ChatMessage]:
         """The conversation as it was sent, documents included."""
-        return self._memory.get_all()
+        return list(self._memory.get_all())
 
     @property
     def last_plan(self) -> Plan | None:
         """The plan of the latest question: what was moved, left out and hinted at."""
         return self._last_plan
+
+    @property
+    def last_usage(self) -> Usage:
+        """What the server said about the latest answer; streams say it with the LLM's ``stream_options`` only."""
+        return self._last_usage
 
     def reset(self) -> None:
         """Empty the memory."""
@@ -197,7 +205,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         if isinstance(self._writing, threading.Thread):
             self._writing.join()
         if chat_history is not None:
-            self._memory.set(chat_history)
+            self._memory.set(list(chat_history))
         nodes = self._retriever.retrieve(message)
         for postprocessor in self._postprocessors:
             nodes = postprocessor.postprocess_nodes(nodes, query_bundle=QueryBundle(message))
@@ -209,7 +217,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         elif self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([self._writing])  # its error belongs to whoever reads the answer
         if chat_history is not None:
-            await self._memory.aset(chat_history)
+            await self._memory.aset(list(chat_history))
         nodes = await self._retriever.aretrieve(message)
         for postprocessor in self._postprocessors:
             nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=QueryBundle(message))
@@ -223,7 +231,8 @@ class ContextPilotChatEngine(BaseChatEngine):
     def _answered(self, turn: Turn, answer: ChatResponse) -> list[ChatMessage]:
         """Return what a turn adds to the memory."""
         self._turns.sent(turn)
-        self._turns.learn_scale(turn, answer)
+        self._last_usage = read_usage(answer.raw)
+        self._turns.learn_scale(turn, self._last_usage)
         return [turn.user, ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")]
 
     # The framework appends the streamed answer to the memory; the question goes there just before, and only then.
@@ -275,7 +284,8 @@ def _limit(token_limit: int | None, llm: LLM, memory: BaseMemory | None) -> int:
             "or keep ContextChatEngine with a ContextPilotPostprocessor"
         )
     if token_limit is None:
-        token_limit = max(1, llm.metadata.context_window - max(_ANSWER_TOKENS, llm.metadata.num_output))
+        window = llm.metadata.context_window
+        token_limit = max(1, window - min(window // 2, max(_ANSWER_TOKENS, llm.metadata.num_output)))
     elif isinstance(token_limit, bool) or not isinstance(token_limit, int) or token_limit < 1:
         raise ConfigError(f"token_limit={token_limit!r} must be a whole number of at least 1, or None; change it")
     return min(token_limit, getattr(memory, "token_limit", token_limit))

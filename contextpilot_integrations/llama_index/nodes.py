@@ -17,7 +17,11 @@ def identity_block(item: NodeWithScore) -> ContextBlock:
     text = llm_text(item)
     if not text.strip() or _shows_media(item.node):
         text = f"{text}\n{item.node.node_id}"
-    return ContextBlock(text=text, id=item.node.node_id)
+    metadata = item.node.metadata
+    title = metadata.get("title", metadata.get("file_name"))
+    return ContextBlock(
+        text=text, id=item.node.node_id, title=title if isinstance(title, str) else None, metadata=metadata
+    )
 
 
 def context_blocks(nodes: Sequence[NodeWithScore]) -> tuple[ContextBlock, ...]:

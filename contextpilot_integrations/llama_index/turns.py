@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import ToolOutput
 
@@ -24,7 +24,7 @@ from contextpilot_integrations.llama_index.history import (
 )
 from contextpilot_integrations.llama_index.nodes import context_blocks
 from contextpilot_integrations.serving.conversation import message_tokens
-from contextpilot_integrations.serving.usage import read_usage
+from contextpilot_integrations.serving.usage import Usage
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,11 @@ class Turns:
         )
         repeated.messages  # noqa: B018 - rendering is what makes it known
 
-    def learn_scale(self, turn: Turn, answer: ChatResponse) -> None:
+    def learn_scale(self, turn: Turn, usage: Usage) -> None:
         """Compare the prompt with what the server says about it, if it does."""
-        reported = read_usage(answer.raw).prompt_tokens
         counted = self._size(turn.prompt) / self._scale
-        if reported and counted:
-            self._scale = reported / counted
+        if usage.prompt_tokens and counted:
+            self._scale = usage.prompt_tokens / counted
 
     def _trimmed(
         self, history: list[ChatMessage], again: Callable[[Record, Sequence[ChatMessage]], ChatMessage]

@@ -16,10 +16,10 @@ from tests.conftest import require
 
 require("llama_index.core")
 
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock  # noqa: E402
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, LLMMetadata, MessageRole, TextBlock  # noqa: E402
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler  # noqa: E402
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler  # noqa: E402
-from llama_index.core.memory import Memory, StaticMemoryBlock  # noqa: E402
+from llama_index.core.memory import ChatMemoryBuffer, Memory, StaticMemoryBlock  # noqa: E402
 from llama_index.core.postprocessor import SimilarityPostprocessor  # noqa: E402
 from llama_index.core.schema import ImageNode, NodeWithScore  # noqa: E402
 from llama_index_instrumentation import get_dispatcher  # noqa: E402
@@ -399,6 +399,16 @@ def test_a_chat_history_to_start_with(talk):
     assert chat.history[:2] == history
 
 
+def test_lists_of_the_caller_are_not_changed(talk):
+    history = [ChatMessage(role="user", content="hello")]
+    chat = talk(chat_history=history)
+    chat("qA")
+    chat("qA", chat_history=history)
+    chat.history.clear()
+    assert len(history) == 1
+    assert len(chat.history) == 3
+
+
 def test_messages_of_other_kinds_pass_through(talk):
     history = [
         ChatMessage(role="system", content="Be brief."),
@@ -517,10 +527,38 @@ def test_the_models_window_is_the_limit_by_default(talk):
     assert len(chat.llm.messages[-1]) < 11
 
 
+def test_a_model_that_may_answer_with_its_whole_window_leaves_half_of_it(talk):
+    class Talkative(Recorder):
+        @property
+        def metadata(self):
+            return LLMMetadata(context_window=4000, num_output=8000, is_chat_model=True)
+
+    chat = talk(llm=Talkative())
+    chat("qA one")
+    chat("qB two")
+    assert "See [Doc" in chat.prompts[-1]
+
+
+def test_d8_old_messages_are_not_counted_again(talk):
+    counted = []
+    memory = ChatMemoryBuffer.from_defaults(
+        token_limit=100_000, tokenizer_fn=lambda text: counted.append(len(text)) or text.split()
+    )
+    chat = talk(memory=memory, table={f"q{n:02}": [document(f"G{n}", 2000)] for n in range(10)})
+    costs = []
+    for n in range(10):
+        counted.clear()
+        chat(f"q{n:02}")
+        costs.append(sum(counted))
+    assert max(costs[1:]) < 2 * min(costs[1:])
+
+
 def test_what_the_server_reports_corrects_the_count(talk):
     raw = {"usage": {"prompt_tokens": 100_000, "completion_tokens": 1}}
     chat = talk(llm=Recorder(raw=raw), token_limit=50_000)
+    assert chat.chats.last_usage.prompt_tokens is None
     chat("qA one")
+    assert chat.chats.last_usage.prompt_tokens == 100_000
     chat("qB two")
     assert len(chat.llm.messages[-1]) == 1
 
