@@ -9,6 +9,13 @@ from contextpilot_integrations.demo.retrieval import terms
 
 TOPICS = 8
 SHORTEST_TERM = 4
+FILLERS = frozenset(
+    "about above after again also always another because been before being below best between both come could each "
+    "even every first given gives good here just last like made make many more most much must need never next only "
+    "other over real same should since some still such take them they though those through today under until very want "
+    "well were while within without would".split()
+)
+"""Words that are no subject of a question."""
 BATCH_WORDING = (
     'What is said about "{term}" and "{first}"?',
     'How does "{term}" go together with "{second}"?',
@@ -50,7 +57,7 @@ def questions_about(chunks: Sequence[Chunk]) -> QuestionBank:
 
 
 def _telling(text: str) -> list[str]:
-    return [word for word in terms(text) if len(word) >= SHORTEST_TERM and word.isalpha()]
+    return [word for word in terms(text) if len(word) >= SHORTEST_TERM and word.isalpha() and word not in FILLERS]
 
 
 def _companions(term: str, beside: Counter[str]) -> dict[str, str]:
