@@ -12,7 +12,7 @@ from contextpilot_core.types import Message
 TOOLS = "tools"
 SHORTEST_SHARED = 20  # characters; shorter units (labels, fences, headings) repeat by chance
 
-_CUT = re.compile(r"\n+|(?<=[.!?])[ \t]+(?=\S)|(?<=[。！？])|(?=\b(?:Document|NodeWithScore|TextNode)\()")
+_CUT = re.compile(r"(?P<always>\n+|(?=\b(?:Document|NodeWithScore|TextNode)\())|(?<=[.!?])[ \t]+(?=\S)|(?<=[。！？])")
 _FIELDS = ("name", "refusal")
 
 
@@ -146,19 +146,25 @@ def dump(value: Any) -> str:
 
 
 def units_of(parts: Sequence[Part]) -> tuple[Unit, ...]:
-    """Cut messages into lines and sentences, white space and separators at the ends left out; tools are no text."""
+    """Cut messages into lines and sentences, white space and separators at the ends left out; tools are no text.
+
+    Short sentences stay together, so that a line of them is not taken for chance.
+    """
     units: list[Unit] = []
     for number, part in enumerate(parts):
         if part.role == TOOLS:
             continue
         start = 0
         for cut in (*_CUT.finditer(part.text), None):
-            piece = part.text[start : cut.start() if cut else None]
+            end = cut.start() if cut else len(part.text)
+            if cut and cut.lastgroup is None and end - start < SHORTEST_SHARED:
+                continue
+            piece = part.text[start:end]
             text = piece.strip().rstrip(", ")
             text = text[:-1] if text.endswith(")]") else text  # the end of a printed list
             if text:
                 units.append(Unit(number, start + piece.index(text), text))
-            start = cut.end() if cut else start
+            start = cut.end() if cut else end
     return tuple(units)
 
 

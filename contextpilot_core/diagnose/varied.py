@@ -13,7 +13,7 @@ _PLAIN = 24  # characters besides the blanks, from which on a unit is recognised
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """A unit of each prompt with equal skeletons, and the kinds of what differs in them."""
+    """A unit of each prompt with equal skeletons, and the kinds of what differs (none: labels that count up)."""
 
     a: Unit
     b: Unit
@@ -55,12 +55,10 @@ def varied_units(pair: Pair) -> tuple[Varied, ...]:
             partner = places.get(key(sketch))
             if partner is None or sketch.unit in found or (number == 1 and sketch.bones.text not in once):
                 continue
-            kinds = tuple(
-                kind
-                for kind in partner.bones.changed(sketch.bones)
-                if counts(kind, sketch.unit) and (kind != "rank_label" or _ranked(pair, partner.unit, sketch.unit))
-            )
-            if kinds:
+            changed = [kind for kind in partner.bones.changed(sketch.bones) if counts(kind, sketch.unit)]
+            if changed:
+                ranked = "rank_label" in changed and _ranked(pair, partner.unit, sketch.unit)
+                kinds = tuple(kind for kind in changed if kind != "rank_label" or ranked)
                 found[sketch.unit] = Varied(partner.unit, sketch.unit, kinds)
     return tuple(found[unit] for unit in sorted(found, key=lambda unit: (unit.part, unit.start)))
 

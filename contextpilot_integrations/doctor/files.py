@@ -26,7 +26,7 @@ def read_prompts(path: str | PathLike[str]) -> list[PromptLike]:
         raise RequestError(f"{file} cannot be read ({type(error).__name__}); give a file of UTF-8 text") from error
     suffix = file.suffix.lower()
     if suffix == ".jsonl":
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
         return [prompt for number, line in lines for prompt in _prompts(line, f"{file}, line {number}")]
     return _prompts(text, str(file)) if suffix == ".json" else [text]
 

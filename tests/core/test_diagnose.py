@@ -437,6 +437,21 @@ def test_a_history_that_was_cut_is_named(summary):
     assert diagnose([[*system, *turns], later]).kinds == ("history_cut",)
 
 
+@pytest.mark.parametrize("body", ["The ash is a tree. " * 40, "白蜡树是一种树。" * 60, "Is it? No! " * 60])
+def test_short_sentences_count(body):
+    pair = only(diagnose([f"Time: 10:59\n{body}", f"Time: 11:02\n{body}"], kv_block=1))
+    assert pair.lost_tokens > 0.9 * pair.prompt_tokens
+
+
+@pytest.mark.parametrize("label", ["[{}] ", "{}. ", "{}) ", "Source {}: "])
+def test_labels_of_position_at_the_head_of_a_text_follow_the_order_only(label):
+    def numbered_list(names):
+        return f"{HEAD}\n\n" + "\n\n".join(label.format(n) + DOCS[name] for n, name in enumerate(names, 1)) + "\n\nQ: x"
+
+    assert diagnose([numbered_list(FIRST), numbered_list(FIRST[::-1])]).kinds == ("document_order",)
+    assert diagnose([numbered_list(FIRST), numbered_list(REORDERED)]).fine
+
+
 def test_what_has_no_name_is_still_located():
     prompts = [f"Lang: {lang}\n{HEAD}\n\n{context(FIRST)}\n\nGo on." for lang in ("de", "en")]
     pair = only(diagnose(prompts))

@@ -83,6 +83,14 @@ def test_langchain_retrieval_chain(lc):
     assert after.reused_tokens > before.reused_tokens + 100
 
 
+def test_langchain_after_our_retriever(lc):
+    from contextpilot_integrations.langchain import ContextPilotRetriever
+
+    diagnosis = probe(retrieval_chain(lc, ContextPilotRetriever(base_retriever=lc.retriever())), QUERIES)
+    assert diagnosis.fine
+    assert diagnosis.pairs[0].documents_before == 3
+
+
 @pytest.mark.parametrize("table", [FOUND, SHARED_FIRST])
 def test_langchain_question_first_template(lc, table):
     from langchain_core.runnables import RunnablePassthrough
@@ -274,6 +282,14 @@ def test_llama_index_query_engine(li):
     assert after.fine
     assert after.pairs[0].documents_before == 3
     assert after.reused_tokens > before.reused_tokens + 100
+
+
+def test_llama_index_after_our_postprocessor(li):
+    from contextpilot_integrations.llama_index import ContextPilotPostprocessor
+
+    diagnosis = probe(query_engine(li, node_postprocessors=[ContextPilotPostprocessor()]), QUERIES)
+    assert diagnosis.fine
+    assert diagnosis.pairs[0].documents_before == 3
 
 
 @pytest.mark.parametrize("chat", [True, False])
