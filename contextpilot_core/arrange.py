@@ -60,7 +60,8 @@ def leads(
 ) -> list[Lead]:
     """Return the proposal for every request: its shared blocks, worth what it shares with its neighbours in time.
 
-    ``weights``: tokens by block id, per group. The first of a family reuses nothing itself, but what the next one reuses is owed to the order of the first.
+    ``weights``: tokens by block id, per group. The first of a family reuses nothing itself, but what the next one
+    reuses is owed to the order of the first.
     """
     group_of = [0] * len(sequence)
     order_of: list[Path] = [()] * len(sequence)
