@@ -44,7 +44,7 @@ def openai_form(messages: Iterable[ChatMessage]) -> list[Message]:
     result: list[Message] = []
     for message in messages:
         parts = [
-            {"type": "text", "text": block.text} if isinstance(block, TextBlock) else block.model_dump()
+            {"type": "text", "text": block.text} if isinstance(block, TextBlock) else block.model_dump(mode="json")
             for block in message.blocks
         ]
         single = len(parts) == 1 and isinstance(message.blocks[0], TextBlock)

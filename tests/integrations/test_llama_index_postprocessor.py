@@ -4,8 +4,10 @@ import asyncio
 import copy
 import json
 import pickle
+import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -396,6 +398,31 @@ def test_hooks_may_share_an_engine():
     hook = ContextPilotPostprocessor(engine=engine)
     assert hook.engine is engine
     assert texts(hook.postprocess_nodes(nodes(*TABLE["qB"])))[:3] == [D1, D2, D3]
+
+
+def test_s15_many_sessions_at_once_lose_nothing():
+    chance = random.Random(3)
+    pool = [document(f"C{n}") for n in range(30)]
+    lists = [chance.sample(pool, 6) for _ in range(200)]
+    hook = ContextPilotPostprocessor(note="none")
+    engine = query_engine(hook, table={f"q{n:03}": found for n, found in enumerate(lists)})
+
+    async def ask(n):
+        with session(f"user {n % 20}"):
+            return await engine.aquery(f"q{n:03}")
+
+    async def all_at_once():
+        return await asyncio.gather(*map(ask, range(200)))
+
+    for found, response in zip(lists, asyncio.run(all_at_once()), strict=True):
+        assert sorted(texts(response.source_nodes)) == sorted(found)
+    with ThreadPoolExecutor(8) as threads:
+        for found, result in zip(
+            lists, threads.map(lambda found: hook.postprocess_nodes(nodes(*found)), lists), strict=True
+        ):
+            assert sorted(texts(result)) == sorted(found)
+    assert hook.engine.stats().planned == 400
+    hook.engine.check_integrity()
 
 
 # --- as a component of LlamaIndex
