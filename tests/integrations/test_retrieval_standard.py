@@ -4,8 +4,8 @@ import pytest
 
 from tests.conftest import require
 
-require("pytest_asyncio")
-require("langchain_tests")
+pytest.importorskip("pytest_asyncio", reason="pytest-asyncio is not installed")
+pytest.importorskip("langchain_tests", reason="langchain-tests is not installed")
 
 from langchain_tests.integration_tests import RetrieversIntegrationTests  # noqa: E402
 
