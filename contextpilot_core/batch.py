@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from contextpilot_core.arrange import arrange, group, leads, schedule
 from contextpilot_core.config import EngineConfig
+from contextpilot_core.context_tree import ContextTree
 from contextpilot_core.index import Arranged
 from contextpilot_core.intake import Prepared
 from contextpilot_core.plan import BatchPlan, Plan
@@ -62,8 +63,16 @@ def _arrange(registry: Registry, members: Sequence[Opened], config: EngineConfig
         return Arranged(list(contexts.values()), [(0,)] * len(contexts), [0] * len(contexts))
     if config.strategy == "greedy":
         return arrange(list(contexts.values()), space.index.blocks.tokens)
+    tree = None
     with registry.lock:
-        return space.index.build(head, contexts)
+        known = space.index.has_tree(head)
+    if not known:
+        tree = ContextTree(config.alpha)
+        forest = tree.build(contexts, linkage=config.linkage)  # seconds for thousands of contexts
+    with registry.lock:
+        if tree is not None and space.index.install(head, tree, contexts):
+            return Arranged(forest.orders, forest.paths, forest.shared)
+        return space.index.extend(head, contexts)
 
 
 def _context(item: Opened, config: EngineConfig) -> tuple[int, ...]:

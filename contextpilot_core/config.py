@@ -73,6 +73,11 @@ class EngineConfig:
                 raise ConfigError(f"{name}={value!r} must be a number of seconds above 0; give for example 60")
         if not 0.001 <= self.alpha <= 0.01:
             raise ConfigError(f"alpha={self.alpha!r} must be in [0.001, 0.01] (eq. 1); the default is 0.001")
+        for name in ("dedup", "span_dedup"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name}={getattr(self, name)!r} must be True or False; change it")
+        if self.renderer is not None and not callable(self.renderer):
+            raise ConfigError(f"renderer={self.renderer!r} must be a function of a block, or None for its text")
         for name in ("hint", "span_hint", "unlabelled_hint"):
             _hint_wording(name, getattr(self, name))
         self._check_selection()
@@ -102,3 +107,5 @@ def _at_least_one(name: str, value: object, rule: str = "a whole number of at le
 def _hint_wording(name: str, value: object) -> None:
     if not isinstance(value, str) or not value.strip() or "\n" in value:
         raise ConfigError(f"{name}={value!r} must be one line of text; '{{label}}' stands for the number")
+    if name != "unlabelled_hint" and "{label}" not in value:
+        raise ConfigError(f"{name}={value!r} must hold '{{label}}', or the hint names nothing; add it")

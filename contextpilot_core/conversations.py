@@ -2,22 +2,23 @@
 
 Nothing here can outlive the messages: a record is only ever used for a message that stands in the request at hand,
 so a hint cannot dangle (docs: "De-duplication", rule 1). Records, and profiles of the messages that others
-wrote, are bounded in number and in time; each belongs to the latest request that carried its message and goes when
-that request is evicted.
+wrote, are bounded in number and in time; each belongs to the latest requests that carried its message and goes when the
+last of them is evicted.
 """
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from contextpilot_core.dedup import MessageProfile, paragraph_keys, profile, shows_block, sources_in
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.intake import HistoryMessage
-from contextpilot_core.types import SpanSource
+from contextpilot_core.types import Message, SpanSource
 
-_LABEL_LINE = re.compile(r"^\[Doc (\d{1,9})\]\n===", re.MULTILINE)
+_LABEL_LINE = re.compile(r"^[\s>*#|-]*\[Doc (\d{1,9})\]\s*$", re.MULTILINE)
+_MOST_OWNERS = 64
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,14 @@ class MessageRecord:
     """What one rendered message shows.
 
     labels: body digest -> label, for blocks that stand there literally as a whole.
+    rendered: every label that stands there, whatever is left of its block.
     highest: the highest label that the message renders or points to (0: none).
     path: (digest, tokens) of the leading blocks before the first hint: their place in the prefix cache.
     pieces: (label, start, length) of every literal run in the message's text.
     """
 
     labels: Mapping[bytes, int]
+    rendered: frozenset[int]
     highest: int
     path: tuple[tuple[bytes, int], ...]
     pieces: tuple[tuple[int, int, int], ...]
@@ -44,16 +47,18 @@ class MessageRecord:
 
 
 @dataclass(frozen=True)
-class ForeignText:
-    """A user or tool message that we did not render, or no longer know."""
+class ForeignRecord:
+    """What is known of a message that we did not render, or no longer know.
 
-    text: str
-    profile: MessageProfile
+    profile: finds whole blocks in its text; None where no hint may point.
+    labels: numbers of what looks like our label lines, in any role and shape: a hint to one of them could be misread.
+    """
 
-    @cached_property
-    def labels(self) -> frozenset[int]:
-        """Numbers of what looks like our label lines: a hint to one of them could be misread, so none is made."""
-        return frozenset(int(number) for number in _LABEL_LINE.findall(self.text))
+    profile: MessageProfile | None
+    labels: frozenset[int]
+
+
+Known = MessageRecord | ForeignRecord
 
 
 @dataclass(frozen=True)
@@ -61,18 +66,15 @@ class Visible:
     """What the messages of one request show, in the order of the messages."""
 
     shown: tuple[tuple[MessageRecord, str], ...] = ()
-    foreign: tuple[ForeignText, ...] = ()
-    known: tuple[tuple[bytes, "MessageRecord | MessageProfile"], ...] = ()
+    foreign: tuple[tuple[ForeignRecord, str | None], ...] = ()
+    known: tuple[tuple[bytes, Known], ...] = ()
 
     @cached_property
-    def _clear(self) -> frozenset[int]:
-        """Labels that stand for one thing only; a hint may name no other."""
-        uses: Counter[int] = Counter()
-        for record, _ in self.shown:
-            uses.update({label for label, _, _ in record.pieces} | set(record.labels.values()))
-        for text in self.foreign:
-            uses.update(text.labels)
-        return frozenset(label for label, number in uses.items() if number == 1)
+    def unclear(self) -> frozenset[int]:
+        """Labels that stand for more than one thing, or may: no hint names one of them."""
+        uses = Counter(label for record, _ in self.shown for label in record.rendered)
+        foreign = [label for record, _ in self.foreign for label in record.labels]
+        return frozenset(foreign).union(label for label, number in uses.items() if number > 1)
 
     @cached_property
     def labels(self) -> Mapping[bytes, int]:
@@ -81,7 +83,7 @@ class Visible:
         for record, _ in self.shown:
             for digest, label in record.labels.items():
                 found.setdefault(digest, label)
-        return {digest: label for digest, label in found.items() if label in self._clear}
+        return {digest: label for digest, label in found.items() if label not in self.unclear}
 
     @property
     def next_label(self) -> int:
@@ -90,117 +92,135 @@ class Visible:
 
     def shows_unlabelled(self, body: str) -> bool:
         """Tell whether a message that we did not render holds ``body`` as a whole (docs: rule 1b)."""
-        if not self.foreign:
-            return False
-        keys = paragraph_keys(body)
-        return any(shows_block(text.text, text.profile, body, keys) for text in self.foreign)
+        keys = paragraph_keys(body) if self.foreign else ()
+        return any(
+            text is not None and record.profile is not None and shows_block(text, record.profile, body, keys)
+            for record, text in self.foreign
+        )
 
     def sources(self) -> list[SpanSource]:
         """Return every literal run that the messages show under a clear label, first message first."""
         runs = (source for record, text in self.shown for source in record.sources(text))
-        return [source for source in runs if source.label in self._clear]
+        return [source for source in runs if source.label not in self.unclear]
 
 
 NOTHING = Visible()
 
 
 class Conversations:
-    """Records of rendered messages in one namespace, the least recently seen dropped first.
+    """What is known of messages in one namespace, the least recently seen dropped first.
 
-    ``clock`` gives seconds; a record unseen for ``seconds`` is forgotten.
+    ``clock`` gives seconds; what was unseen for ``seconds`` is forgotten. Every entry is held by the latest requests
+    that carried its message, and goes with the last of them.
     """
 
     def __init__(self, *, limit: int, seconds: float, clock: Callable[[], float]) -> None:
         self._limit = limit
         self._seconds = seconds
         self._clock = clock
-        self._records: OrderedDict[bytes, MessageRecord | MessageProfile] = OrderedDict()
+        self._known: OrderedDict[bytes, Known] = OrderedDict()
         self._seen: dict[bytes, float] = {}
-        self._owner: dict[bytes, str] = {}
+        self._owners: dict[bytes, dict[str, None]] = {}
         self._owned: dict[str, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._known)
 
-    def get(self, digest: bytes) -> MessageRecord | None:
+    def get(self, key: bytes) -> MessageRecord | None:
         """Return the record of a message that we rendered, or None."""
-        found = self._records.get(digest)
+        found = self._known.get(key)
         return found if isinstance(found, MessageRecord) else None
 
     def view(self, history: Iterable[HistoryMessage]) -> Visible:
-        """Tell what the messages at hand show; only user and tool messages count."""
+        """Tell what the messages at hand show; hints may point to user and tool messages only."""
         self._forget_old()
         shown: list[tuple[MessageRecord, str]] = []
-        foreign: list[ForeignText] = []
-        known: list[tuple[bytes, MessageRecord | MessageProfile]] = []
+        foreign: list[tuple[ForeignRecord, str | None]] = []
+        known: list[tuple[bytes, Known]] = []
         for message in history:
-            if message.text is None:
-                continue
-            found = self._records.get(message.digest)
+            found = self._known.get(message.key)
             if found is None:
-                found = profile(message.text)
+                found = _foreign(message)
             if isinstance(found, MessageRecord):
-                shown.append((found, message.text))
+                shown.append((found, message.text or ""))
             else:
-                foreign.append(ForeignText(message.text, found))
-            known.append((message.digest, found))
+                foreign.append((found, message.text))
+            known.append((message.key, found))
         return Visible(tuple(shown), tuple(foreign), tuple(known)) if known else NOTHING
 
-    def record(self, digest: bytes, record: MessageRecord, owner: str) -> None:
+    def record(self, key: bytes, record: MessageRecord, owner: str) -> None:
         """Remember a message that was rendered for request ``owner``."""
-        self._records[digest] = record
-        self.adopt(((digest, record),), owner)
+        self._known[key] = record
+        self.adopt(((key, record),), owner)
 
-    def adopt(self, known: Iterable[tuple[bytes, MessageRecord | MessageProfile]], owner: str) -> None:
-        """Let ``owner``, the latest request that carries these messages, hold what is known of them."""
+    def adopt(self, known: Iterable[tuple[bytes, Known]], owner: str) -> None:
+        """Let ``owner``, a request that carries these messages, hold what is known of them."""
         now = self._clock()
-        for digest, value in known:
-            if digest not in self._records:
+        for key, value in known:
+            if key not in self._known:
                 if isinstance(value, MessageRecord):
                     continue  # released since it was seen: it does not come back
-                self._records[digest] = value
-            self._disown(digest)
-            self._records.move_to_end(digest)
-            self._seen[digest] = now
-            self._owner[digest] = owner
-            self._owned.setdefault(owner, {})[digest] = None
-        while len(self._records) > self._limit:
-            self._drop(next(iter(self._records)))
+                self._known[key] = value
+            self._known.move_to_end(key)
+            self._seen[key] = now
+            owners = self._owners.setdefault(key, {})
+            owners[owner] = None
+            self._owned.setdefault(owner, {})[key] = None
+            if len(owners) > _MOST_OWNERS:
+                self._disown(key, next(iter(owners)))
+        while len(self._known) > self._limit:
+            self._drop(next(iter(self._known)))
 
     def release(self, owner: str) -> bool:
-        """Forget the records that ``owner`` holds; tell whether there were any."""
-        digests = list(self._owned.get(owner, ()))
-        for digest in digests:
-            self._drop(digest)
-        return bool(digests)
+        """Let ``owner`` hold nothing; tell whether it held anything. What nobody holds any more is forgotten."""
+        keys = list(self._owned.get(owner, ()))
+        for key in keys:
+            self._disown(key, owner)
+            if not self._owners[key]:
+                self._drop(key)
+        return bool(keys)
 
     def _forget_old(self) -> None:
         oldest_allowed = self._clock() - self._seconds
-        while self._records:
-            digest = next(iter(self._records))
-            if self._seen[digest] > oldest_allowed:
+        while self._known:
+            key = next(iter(self._known))
+            if self._seen[key] > oldest_allowed:
                 break
-            self._drop(digest)
+            self._drop(key)
 
-    def _drop(self, digest: bytes) -> None:
-        self._disown(digest)
-        del self._records[digest]
-        del self._seen[digest]
+    def _drop(self, key: bytes) -> None:
+        for owner in list(self._owners[key]):
+            self._disown(key, owner)
+        del self._known[key], self._seen[key], self._owners[key]
 
-    def _disown(self, digest: bytes) -> None:
-        owner = self._owner.pop(digest, None)
-        if owner is not None:
-            held = self._owned[owner]
-            del held[digest]
-            if not held:
-                del self._owned[owner]
+    def _disown(self, key: bytes, owner: str) -> None:
+        del self._owners[key][owner]
+        held = self._owned[owner]
+        del held[key]
+        if not held:
+            del self._owned[owner]
 
     def check_integrity(self) -> None:
-        """Raise `IntegrityError` unless every record has one owner and one time."""
-        held = {digest: owner for owner, digests in self._owned.items() for digest in digests}
-        if held != self._owner or set(held) != set(self._records) or set(held) != set(self._seen):
+        """Raise `IntegrityError` unless every entry has a time and an owner, and owners agree with what they hold."""
+        pairs = {(key, owner) for key, owners in self._owners.items() for owner in owners}
+        held = {(key, owner) for owner, keys in self._owned.items() for key in keys}
+        if pairs != held or not set(self._known) == set(self._seen) == {key for key, _ in pairs}:
             raise IntegrityError(
-                f"{len(self._records)} records of messages, but {len(self._owner)} owners and {len(self._seen)} times"
+                f"{len(self._known)} messages are known, {len(self._owners)} have owners, {len(self._seen)} have times"
             )
-        if len(self._records) > self._limit:
+        if len(self._known) > self._limit:
             raise IntegrityError(f"more than {self._limit} messages are remembered")
+
+
+def _foreign(message: HistoryMessage) -> ForeignRecord:
+    """Read a message once: its paragraphs, if a hint may point there, and what could be mistaken for our labels."""
+    labels = {int(number) for text in _texts(message.message) for number in _LABEL_LINE.findall(text)}
+    return ForeignRecord(None if message.text is None else profile(message.text), frozenset(labels))
+
+
+def _texts(message: Message) -> Iterator[str]:
+    content = message.get("content")
+    for part in content if isinstance(content, (list, tuple)) else (content,):
+        text = part.get("text") if isinstance(part, Mapping) else part
+        if isinstance(text, str):
+            yield text

@@ -8,7 +8,7 @@ import re
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from contextpilot_core.boundaries import is_structured, whole_words
@@ -140,6 +140,7 @@ def split_blocks(
     span_hint: str,
     count: TokenCounter,
     min_chars: int = MIN_SPAN,
+    unclear: Collection[int] = (),
 ) -> tuple[tuple[Segment, ...], ...]:
     """Cut every block into what is sent and what an earlier text already shows.
 
@@ -149,6 +150,7 @@ def split_blocks(
         earlier: sources that the prompt shows before these blocks, earliest first.
         span_hint: the words that replace a span; ``{label}`` stands for the number.
         count: the engine's token counter; a span is replaced only if it has more tokens than its hint.
+        unclear: labels of ``blocks`` that the prompt already shows for something else: no hint may name them.
         min_chars: characters that a span has at least, after it was cut back to whole sentences or words.
 
     Returns:
@@ -169,7 +171,8 @@ def split_blocks(
     for number, (label, body) in enumerate(blocks):
         marks = [mark for mark in found.marks(number) if mark[1] in common]
         segments = _segments(body, _spans(body, marks, shown, worth))
-        shown.add_literal(label, segments, marks)
+        if label not in unclear:
+            shown.add_literal(label, segments, marks)
         result.append(segments)
     return tuple(result)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from contextpilot_core.batch import learn, plan_batch
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.errors import ConfigError, RequestTypeError
+from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.intake import Prepared, prepare
 from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.registry import Registry
-from contextpilot_core.tokens import TokenCounter, estimate_tokens
+from contextpilot_core.tokens import TokenCounter, checked, estimate_tokens
 from contextpilot_core.types import ContextBlock, ContextRequest, EngineStats, EvictionReport, Message
 
 
@@ -33,8 +33,12 @@ class ReuseEngine:
     ) -> None:
         if config is not None and not isinstance(config, EngineConfig):
             raise ConfigError(f"config must be an EngineConfig or None, got {type(config).__name__}; build one")
+        for name, value in (("token_counter", token_counter), ("clock", clock)):
+            if value is not None and not callable(value):
+                raise ConfigError(f"{name}={value!r} must be callable, or None for the default; give a function")
         self._config = config or EngineConfig()
-        self._registry = Registry(self._config, token_counter or estimate_tokens, clock or time.monotonic)
+        count = estimate_tokens if token_counter is None else checked(token_counter)
+        self._registry = Registry(self._config, count, clock or time.monotonic)
 
     @property
     def config(self) -> EngineConfig:
@@ -71,6 +75,7 @@ class ReuseEngine:
             request_id=request_id,
             namespace=namespace,
         )
+        _check_flag("commit", commit)
         prepared = prepare(request, self._config)
         with self._registry.lock:
             return self._registry.settle(self._registry.open(prepared), commit=commit)
@@ -81,6 +86,7 @@ class ReuseEngine:
         Raises as `plan`, and `TooManyContextsError` for more than 20,000 contexts with strategy "paper"; when one
         request is refused, none was planned.
         """
+        _check_flag("commit", commit)
         return plan_batch(self._registry, self._prepare(requests), self._config, commit=commit)
 
     async def aplan(self, blocks: Iterable[str | ContextBlock], **options: Any) -> Plan:  # noqa: ANN401
@@ -108,9 +114,13 @@ class ReuseEngine:
         Raises:
             RequestTypeError: ``request_ids`` is one string instead of a sequence of ids.
         """
-        if isinstance(request_ids, str) or not isinstance(request_ids, Iterable):
+        if isinstance(request_ids, (str, bytes)) or not isinstance(request_ids, Iterable):
             raise RequestTypeError(f"request_ids must be a sequence of ids, got {request_ids!r}; put it into a list")
-        freed = self._registry.evict(list(dict.fromkeys(request_ids)), namespace)
+        ids = list(request_ids)
+        wrong = [name for name in (*ids, namespace) if not isinstance(name, str)]
+        if wrong:
+            raise RequestTypeError(f"request ids and namespace must be str, got {wrong[0]!r}; give the ids of plans")
+        freed = self._registry.evict(list(dict.fromkeys(ids)), namespace)
         return EvictionReport(
             evicted=tuple(name for name, tokens in freed.items() if tokens is not None),
             unknown=tuple(name for name, tokens in freed.items() if tokens is None),
@@ -119,6 +129,8 @@ class ReuseEngine:
 
     def reset(self, namespace: str | None = None) -> None:
         """Forget everything of one namespace, or of all (then the counters and generated ids start anew, too)."""
+        if namespace is not None and not isinstance(namespace, str):
+            raise RequestTypeError(f"namespace={namespace!r} must be a str, or None for all; give its name")
         self._registry.reset(namespace)
 
     def warm(self, requests: Iterable[ContextRequest]) -> None:
@@ -143,7 +155,13 @@ class ReuseEngine:
                 f"requests must be a sequence of ContextRequests, got one {type(requests).__name__}; put it into a list"
             )
         digests: dict[str, bytes] = {}
-        return [prepare(request, self._config, digests) for request in requests]
+        prepared = []
+        for number, request in enumerate(requests):
+            try:
+                prepared.append(prepare(request, self._config, digests))
+            except RequestError as error:
+                raise type(error)(f"requests[{number}]: {error}") from error
+        return prepared
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ReuseEngine":
         """Return the engine itself: frameworks copy their objects, and the copies must share the state."""
@@ -156,3 +174,8 @@ class ReuseEngine:
     def __reduce__(self) -> str:
         """Refuse to be pickled: the state would be lost silently."""
         raise TypeError("a ReuseEngine cannot be pickled: its state would be lost; make one engine per process")
+
+
+def _check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise RequestTypeError(f"{name}={value!r} must be True or False; a plan is confirmed at once, or later")

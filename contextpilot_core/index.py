@@ -44,6 +44,17 @@ class Arranged:
     shared: Sequence[int]
 
 
+def _allowed(blocks: Sequence[int], candidates: Candidates) -> Path:
+    """Return the leading ``blocks`` that hold no more optional ones than selection allows."""
+    left = candidates.allowance
+    for place, block in enumerate(blocks):
+        if block in candidates.optional:
+            if not left:
+                return tuple(blocks[:place])
+            left -= 1
+    return tuple(blocks)
+
+
 class ContextIndex:
     """Match, insert and evict by namespace; one owner each for ids, cache view, paper trees and learnt orders."""
 
@@ -61,7 +72,7 @@ class ContextIndex:
             return Lead()
         if self._config.strategy == "paper":
             tree = self._trees.get(head)
-            return Lead(tuple(tree.matched(candidates.wanted)) if tree is not None else ())
+            return Lead(_allowed(tree.matched(candidates.wanted), candidates) if tree is not None else ())
         cached = self.view.longest(
             head,
             candidates.wanted,
@@ -110,28 +121,28 @@ class ContextIndex:
         for other in self.view.admit(head + context, request_id):
             self._leave_tree(other)
 
-    def build(self, head: Path, contexts: Mapping[str, Path]) -> Arranged:
-        """Strategy "paper": order the contexts of a batch; they are clustered when nothing stands below ``head`` yet.
+    def install(self, head: Path, tree: ContextTree, contexts: Mapping[str, Path]) -> bool:
+        """Strategy "paper": take over a tree that was clustered from ``contexts``; False when there is one already."""
+        if head in self._trees or not len(tree):
+            return False
+        self._trees[head] = tree
+        self._tree_of.update(dict.fromkeys(contexts, head))
+        return True
 
-        Raises:
-            TooManyContextsError: more contexts than clustering can hold; nothing was changed.
-        """
-        tree = self._trees.get(head)
-        if tree is None:
-            tree = ContextTree(self._config.alpha)
-            forest = tree.build(contexts, linkage=self._config.linkage)
-            arranged = Arranged(forest.orders, forest.paths, forest.shared)
-            self._trees[head] = tree
-        else:
-            matched = [tree.matched(context) for context in contexts.values()]
-            orders = [tree.order(context) for context in contexts.values()]
-            for request_id, context in contexts.items():
-                tree.insert(request_id, context)
-            paths = [tree.path(request_id) for request_id in contexts]  # a later insert may lengthen an earlier path
-            arranged = Arranged(orders, paths, [len(prefix) for prefix in matched])
-        for request_id in contexts:
-            self._tree_of[request_id] = head
-        return arranged
+    def extend(self, head: Path, contexts: Mapping[str, Path]) -> Arranged:
+        """Strategy "paper": order the contexts of a batch by the tree below ``head``, and insert them."""
+        tree = self._trees.setdefault(head, ContextTree(self._config.alpha))
+        shared = [len(tree.matched(context)) for context in contexts.values()]
+        orders = [tree.order(context) for context in contexts.values()]
+        for request_id, context in contexts.items():
+            tree.insert(request_id, context)
+        self._tree_of.update(dict.fromkeys(contexts, head))
+        # read last: a later insert may lengthen an earlier path
+        return Arranged(orders, [tree.path(request_id) for request_id in contexts], shared)
+
+    def has_tree(self, head: Path) -> bool:
+        """Strategy "paper": tell whether there is a tree below ``head``."""
+        return head in self._trees
 
     def evict(self, request_id: str) -> int | None:
         """Forget a request: the tokens that left the view, or None when the id is unknown."""

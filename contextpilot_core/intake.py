@@ -22,9 +22,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class HistoryMessage:
-    """One message that stands before the new context. ``text`` is None where no hint may ever point."""
+    """One message that stands before the new context, as it was when it was given.
+
+    ``text`` is None where no hint may ever point. ``key`` finds what is known of it: a text that may be pointed to is
+    recognised whatever role and fields it comes back with.
+    """
 
     digest: bytes
+    key: bytes
     text: str | None
     message: Message
 
@@ -52,8 +57,9 @@ def prepare(request: ContextRequest, config: EngineConfig, digests: dict[str, by
         raise RequestTypeError(f"a request must be a ContextRequest, got {_kind(request)}; build one")
     blocks = _items("blocks", request.blocks, "strings or ContextBlocks, best first")
     messages = _items("messages", request.messages, "messages in OpenAI form")
-    for name in ("query", "instructions", "namespace"):
-        _text(name, getattr(request, name))
+    _text("query", request.query, "give '' for none")
+    _text("instructions", request.instructions, "give '' for none")
+    _text("namespace", request.namespace, "give 'default', or the tenant's name")
     for name in ("session_id", "request_id"):
         _identifier(name, getattr(request, name))
     bodies = tuple([_body(index, block, config) for index, block in enumerate(blocks)])
@@ -63,7 +69,8 @@ def prepare(request: ContextRequest, config: EngineConfig, digests: dict[str, by
     else:
         positions, repeats = tuple(range(len(keys))), ()
     history = _history(messages, request.instructions)
-    if blocks is not request.blocks or messages is not request.messages:
+    messages = tuple([entry.message for entry in history[len(history) - len(messages) :]])
+    if blocks is not request.blocks or messages:
         request = ContextRequest(
             blocks=blocks,
             query=request.query,
@@ -93,6 +100,8 @@ def _body(index: int, block: object, config: EngineConfig) -> str:
         block = ContextBlock(text=block)
     if not isinstance(block, ContextBlock):
         raise RequestTypeError(f"blocks[{index}] must be a str or a ContextBlock, got {_kind(block)}; convert it")
+    if block.title is not None and not isinstance(block.title, str):
+        raise RequestTypeError(f"blocks[{index}].title must be a str or None, got {_kind(block.title)}; convert it")
     body = block.text if config.renderer is None else config.renderer(block)
     if not isinstance(body, str):
         where = "its text" if config.renderer is None else "what the renderer returned"
@@ -117,8 +126,8 @@ def _history(messages: tuple[Message, ...], instructions: str) -> tuple[HistoryM
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise RequestTypeError(
-                f"messages[{index}] must be a mapping with a 'role' and a 'content', got {_kind(message)}; "
-                "give the history in OpenAI form"
+                f"messages[{index}] must be a mapping with a 'role' (a str) and a 'content', got a {_kind(message)} "
+                "without; give the history in OpenAI form"
             )
         if system is None and message["role"] in SYSTEM_ROLES:
             system = message
@@ -133,13 +142,26 @@ def _history(messages: tuple[Message, ...], instructions: str) -> tuple[HistoryM
 
 
 def _history_message(message: Message) -> HistoryMessage:
-    text = message_text(message) if message["role"] in READABLE_ROLES else None
-    return HistoryMessage(message_digest(message), text, message)
+    message = {key: _copied(value) for key, value in message.items()}  # callers may change theirs before we render
+    text = message_text(message)
+    text_digest = None if text is None else body_digest(text)
+    digest = message_digest(message, text_digest)
+    if text_digest is None or message["role"] not in READABLE_ROLES:
+        return HistoryMessage(digest, digest, None, message)
+    return HistoryMessage(digest, text_digest, text, message)
 
 
-def _text(name: str, value: object) -> None:
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_copied(entry) for entry in value]
+    return value
+
+
+def _text(name: str, value: object, fix: str) -> None:
     if not isinstance(value, str):
-        raise RequestTypeError(f"{name} must be a str, got {_kind(value)}; give '' for none")
+        raise RequestTypeError(f"{name} must be a str, got {_kind(value)}; {fix}")
 
 
 def _identifier(name: str, value: object) -> None:

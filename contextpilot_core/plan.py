@@ -1,6 +1,6 @@
 """A plan: what to send for one request, and why. Texts are rendered when they are first asked for."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,10 +16,11 @@ from contextpilot_core.prompt import (
     HintItem,
     RenderedContext,
     build_messages,
+    context_message_text,
     render_context,
 )
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import ContextBlock, ContextRequest, Hint, Message, PlanReport, Segment
+from contextpilot_core.types import ContextBlock, ContextRequest, Hint, PlanReport, Segment
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Rendering:
 
     config: EngineConfig
     count: TokenCounter
-    rendered: "Callable[[Plan, Sequence[Message]], None]"
+    rendered: "Callable[[Plan, str], None]"
 
 
 @dataclass(eq=False)
@@ -117,7 +118,11 @@ class Plan:
         config = self._rendering.config
         if config.dedup and config.span_dedup:
             split = split_blocks(
-                bodies, self._visible.sources(), span_hint=config.span_hint, count=self._rendering.count
+                bodies,
+                self._visible.sources(),
+                span_hint=config.span_hint,
+                count=self._rendering.count,
+                unclear=self._visible.unclear,
             )
         else:
             split = tuple((Segment(body),) for _, body in bodies)
@@ -138,8 +143,9 @@ class Plan:
     @cached_property
     def text(self) -> str:
         """The context as one string: blocks, hints and the note."""
-        self.messages  # noqa: B018 - whoever takes the text sends it: the engine has to know it
-        return "\n\n".join(part for part in (self.context.text, self.annotation) if part)
+        text = context_message_text(self.context.text, self.annotation, "")
+        self._rendering.rendered(self, text)
+        return text
 
     @cached_property
     def messages(self) -> tuple[dict[str, Any], ...]:
@@ -152,7 +158,8 @@ class Plan:
             note=self.annotation,
             query=request.query,
         )
-        self._rendering.rendered(self, messages)
+        if len(messages) > len(self._prepared.history):
+            self._rendering.rendered(self, str(messages[-1]["content"]))
         return messages
 
     @property
@@ -208,6 +215,10 @@ class Plan:
         raise TypeError(
             "a Plan belongs to its engine and cannot be pickled or deep-copied; pass on plan.messages or plan.text"
         )
+
+    def __copy__(self) -> "Plan":
+        """Return the plan itself, as `__deepcopy__`."""
+        return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Plan":
         """Return the plan itself: it does not change."""

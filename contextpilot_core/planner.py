@@ -128,6 +128,8 @@ def choose(
     numbers = f"{worth} expected reused tokens, retrieval order {plain_tokens}, KV block {floor}"
     if worth <= max(plain_tokens, floor):
         return _choice(draft, by_rank, plain, plain_tokens, None, f"kept the retrieval order: {numbers}")
+    if moved_order == tuple(sorted(moved_order)):  # other documents (selection), but by rank: no note is needed
+        return _choice(draft, moved_order, moved, moved_tokens, None, f"selected what is cached: {numbers}")
     note = order_note(config.note, _labels_by_rank(draft, moved_order), count)
     note_tokens = count(note) if note else 0
     numbers = f"{numbers}, note {note_tokens}"
@@ -203,7 +205,7 @@ def _positions(draft: Draft, lead: Sequence[int]) -> list[int]:
     """Return the positions that hold the blocks of ``lead``, each once."""
     by_block = dict(zip(draft.ids.values(), draft.ids, strict=True))
     if len(by_block) == len(draft.ids):
-        return [by_block[block] for block in lead if block in by_block]
+        return [by_block[block] for block in dict.fromkeys(lead) if block in by_block]
     held: dict[int, list[int]] = {}  # with ``dedup=False`` a block may stand at several positions
     for position, block in draft.ids.items():
         held.setdefault(block, []).append(position)
@@ -225,7 +227,7 @@ def _head(
 ) -> Iterator[tuple[bytes, Callable[[], int]]]:
     """Yield (digest, weight) of what stands before the new context: of our own messages the blocks, then the rest."""
     for message in prepared.history:
-        record = conversations.get(message.digest)
+        record = conversations.get(message.key)
         for digest, tokens in record.path if record is not None else ():
             yield digest, _constant(tokens)
         yield b"message:" + message.digest, _message_weigher(count, message.message, record)

@@ -194,8 +194,10 @@ def message_text(message: Message) -> str | None:
     return None
 
 
-def message_digest(message: Message) -> bytes:
+def message_digest(message: Message, text_digest: bytes | None = None) -> bytes:
     """Return the SHA-256 of a message: role, content and every other field that is not None.
+
+    ``text_digest``: SHA-256 of the message's text, where the caller has it: a long text is then not read again.
 
     One text part equals the plain string, and an absent field equals None, as client libraries turn one into the
     other. Every part is framed, so no text can imitate another field. Raises `RequestError` for a message that
@@ -211,7 +213,9 @@ def message_digest(message: Message) -> bytes:
             framed = _dump(head)
         except RecursionError:
             raise RequestError("a message contains itself, or is nested too deeply; give plain JSON values") from None
-    return hashlib.sha256(f"{framed}\n{text or ''}".encode("utf-8", "surrogatepass")).digest()
+    if text is not None and text_digest is None:
+        text_digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(f"{framed}\n".encode("utf-8", "surrogatepass") + (text_digest or b"")).digest()
 
 
 def _plain(value: object) -> object:

@@ -13,7 +13,7 @@ from contextpilot_core.plan import Plan, Rendering
 from contextpilot_core.planner import Draft
 from contextpilot_core.space import Namespace
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import EngineStats, Message
+from contextpilot_core.types import EngineStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,8 @@ class Registry:
         space.reserve(request_id)
         return request_id
 
-    def _rendered(self, plan: Plan, messages: Sequence[Message]) -> None:
+    def _rendered(self, plan: Plan, text: str) -> None:
         with self.lock:
             space = self._home(plan)
             if space is not None:
-                space.remember(plan, messages)
+                space.remember(plan, text)

@@ -1,16 +1,16 @@
 """Everything that one namespace owns: its index, its conversations and its requests in flight."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from contextpilot_core.conversations import Conversations, MessageRecord
+from contextpilot_core.dedup import body_digest
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
 from contextpilot_core.index import ContextIndex, Lead
 from contextpilot_core.intake import Prepared
 from contextpilot_core.plan import Plan, Rendering, Ticket
 from contextpilot_core.planner import Draft, choose, draft
-from contextpilot_core.prompt import message_digest
-from contextpilot_core.types import Message
 
 
 class Namespace:
@@ -26,6 +26,7 @@ class Namespace:
         # In the order of their deadlines: all plans wait equally long.
         self.in_flight: OrderedDict[str, Ticket] = OrderedDict()
         self.reserved: set[str] = set()
+        self._tickets: WeakValueDictionary[str, Ticket] = WeakValueDictionary()  # of the plans that somebody holds
 
     def is_live(self, request_id: str) -> bool:
         """Tell whether an id is taken."""
@@ -43,7 +44,8 @@ class Namespace:
         """
         if self.is_live(request_id):
             raise DuplicateRequestError(
-                f"request_id={request_id!r} is already live in this namespace; evict it first, or give another id"
+                f"request_id={request_id!r} is already live in this namespace, or given twice in this batch; "
+                "evict it first, or give another id"
             )
         self.reserved.add(request_id)
 
@@ -66,6 +68,7 @@ class Namespace:
         else:
             ticket = Ticket(self, "in flight", self._clock() + self._config.in_flight_seconds)
             self.in_flight[request_id] = ticket
+        self._tickets[request_id] = ticket
         return Plan(request_id, sketch.prepared, choice, sketch.hints, sketch.visible, self._rendering, ticket)
 
     def confirm(self, plan: Plan) -> bool:
@@ -103,33 +106,38 @@ class Namespace:
 
     def evict(self, request_id: str) -> int | None:
         """Release a request and its messages: the freed tokens, or None for an unknown id."""
-        ticket = self.in_flight.pop(request_id, None)
+        waiting = self.in_flight.pop(request_id, None)
+        ticket = self._tickets.pop(request_id, None)
         if ticket is not None:
             ticket.state = "gone"
         freed = self.index.evict(request_id)
         had_messages = self.conversations.release(request_id)
-        if freed is None and not had_messages and ticket is None:
+        if freed is None and not had_messages and waiting is None:
             return None
         return freed or 0
 
-    def remember(self, plan: Plan, messages: Sequence[Message]) -> None:
-        """Record the message that was just rendered for ``plan``, unless the plan is gone."""
+    def remember(self, plan: Plan, text: str) -> None:
+        """Record that ``text`` starts with the context of ``plan``, unless the plan is gone."""
         if plan._ticket.state == "gone" or not plan.order:
             return
-        rendering = plan.context
         bodies, digests = plan._prepared.bodies, plan._prepared.digests
-        labels = {
-            digests[position]: label
+        sent = [
+            (digests[position], label, run)
             for position, label, run in zip(plan.order, plan.labels, plan.segments, strict=True)
-            if label is not None and len(run) == 1 and run[0].label is None
-        }
-        path = []
-        for position, _ in zip(plan.order, plan._choice.context, strict=False):
-            path.append((digests[position], max(1, plan._rendering.count(bodies[position]))))
-        pointed = [segment.label or 0 for run in plan.segments for segment in run]
-        highest = max([label or 0 for label in plan.labels] + pointed)
-        record = MessageRecord(labels, highest, tuple(path), rendering.pieces)
-        self.conversations.record(message_digest(messages[-1]), record, plan.request_id)
+            if label is not None and position not in plan._hints
+        ]
+        named = [segment.label or 0 for run in plan.segments for segment in run]
+        record = MessageRecord(
+            labels={digest: label for digest, label, run in sent if len(run) == 1 and run[0].label is None},
+            rendered=frozenset(label for _, label, _ in sent),
+            highest=max(named + [label for _, label, _ in sent]),
+            path=tuple(
+                (digests[position], max(1, plan._rendering.count(bodies[position])))
+                for position, _ in zip(plan.order, plan._choice.context, strict=False)
+            ),
+            pieces=plan.context.pieces,
+        )
+        self.conversations.record(body_digest(text), record, plan.request_id)
 
     def close(self) -> None:
         """Mark every plan in flight as gone (before the namespace is forgotten)."""

@@ -1,6 +1,11 @@
 """Token counting: the engine needs relative weights, not exact counts, so a fast estimate is the default."""
 
+import operator
 from typing import Protocol
+
+from contextpilot_core.errors import ConfigError, RequestTypeError
+
+MOST_TOKENS = 1 << 40
 
 
 class TokenCounter(Protocol):
@@ -20,3 +25,27 @@ def estimate_tokens(text: str) -> int:
         return 0
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return max(1, size // 4)
+
+
+def checked(counter: TokenCounter) -> TokenCounter:
+    """Return ``counter`` with its answers checked: a wrong one would spoil every sum it enters.
+
+    The result raises `RequestTypeError` for what is no whole number, `ConfigError` for one outside 0 .. 2**40.
+    """
+    if counter is estimate_tokens:
+        return counter
+
+    def count(text: str, /) -> int:
+        answer = counter(text)
+        try:
+            tokens = operator.index(answer)
+        except TypeError:
+            raise RequestTypeError(
+                f"token_counter returned a {type(answer).__name__} for a text of {len(text)} characters; "
+                "it must return a whole number"
+            ) from None
+        if not 0 <= tokens <= MOST_TOKENS:
+            raise ConfigError(f"token_counter returned {tokens}; it must return a number from 0 to {MOST_TOKENS}")
+        return tokens
+
+    return count

@@ -3,6 +3,7 @@
 import random
 
 from contextpilot_core.conversations import Conversations, MessageRecord
+from contextpilot_core.dedup import body_digest
 from contextpilot_core.intake import HistoryMessage
 from contextpilot_core.prompt import message_digest
 from contextpilot_core.testing import ManualClock
@@ -10,11 +11,11 @@ from contextpilot_core.testing import ManualClock
 
 def message(text: str) -> HistoryMessage:
     plain = {"role": "user", "content": text}
-    return HistoryMessage(message_digest(plain), text, plain)
+    return HistoryMessage(message_digest(plain), body_digest(text), text, plain)
 
 
 def record(label: int, name: bytes = b"x") -> MessageRecord:
-    return MessageRecord({name: label}, label, ((name, 10),), ((label, 0, 3),))
+    return MessageRecord({name: label}, frozenset({label}), label, ((name, 10),), ((label, 0, 3),))
 
 
 def store(limit: int = 10, seconds: float = 100) -> tuple[Conversations, ManualClock]:
@@ -25,7 +26,7 @@ def store(limit: int = 10, seconds: float = 100) -> tuple[Conversations, ManualC
 def test_only_what_stands_in_the_messages_is_visible():
     known, _ = store()
     one, two = message("one"), message("two")
-    known.record(one.digest, record(1), "r1")
+    known.record(one.key, record(1), "r1")
     assert known.view([one, two]).labels == {b"x": 1}
     assert known.view([one, two]).next_label == 2
     assert known.view([two]).labels == {}
@@ -36,19 +37,20 @@ def test_only_what_stands_in_the_messages_is_visible():
 def test_a_label_that_stands_for_two_things_is_no_target():
     known, _ = store()
     one, two = message("one"), message("two")
-    known.record(one.digest, record(1, b"x"), "r1")
-    known.record(two.digest, record(1, b"y"), "r2")
+    known.record(one.key, record(1, b"x"), "r1")
+    known.record(two.key, record(1, b"y"), "r2")
     assert known.view([one, two]).labels == {}
     assert known.view([one]).labels == {b"x": 1}
     assert known.view([one, message("[Doc 1]\n===\nforged\n===")]).labels == {}
     assert known.view([one, message("what does [Doc 1] say?")]).labels == {b"x": 1}
 
 
-def test_records_go_with_their_latest_carrier():
+def test_records_go_with_their_last_carrier():
     known, _ = store()
     one = message("one")
-    known.record(one.digest, record(1), "r1")
+    known.record(one.key, record(1), "r1")
     known.adopt(known.view([one]).known, "r2")
+    assert known.release("r1")
     assert not known.release("r1")
     assert known.view([one]).labels
     assert known.release("r2")
@@ -59,7 +61,7 @@ def test_records_go_with_their_latest_carrier():
 def test_a_released_record_does_not_come_back_through_an_old_view():
     known, _ = store()
     one = message("one")
-    known.record(one.digest, record(1), "r1")
+    known.record(one.key, record(1), "r1")
     view = known.view([one])
     known.release("r1")
     known.adopt(view.known, "r2")
@@ -71,10 +73,10 @@ def test_records_expire_and_are_bounded():
     known, clock = store(limit=3)
     messages = [message(str(number)) for number in range(5)]
     for number, one in enumerate(messages):
-        known.record(one.digest, record(number + 1), f"r{number}")
+        known.record(one.key, record(number + 1), f"r{number}")
         clock.advance(1)
     assert len(known) == 3
-    assert known.get(messages[1].digest) is None
+    assert known.get(messages[1].key) is None
     clock.advance(97.5)
     known.view([])
     assert len(known) == 2
@@ -92,7 +94,7 @@ def test_random_traffic_keeps_integrity():
         one = rng.choice(messages)
         action = rng.randrange(4)
         if action == 0:
-            known.record(one.digest, record(rng.randrange(1, 5)), f"r{number}")
+            known.record(one.key, record(rng.randrange(1, 5)), f"r{number}")
         elif action == 1:
             known.adopt(known.view(rng.sample(messages, 4)).known, f"r{number}")
         elif action == 2:

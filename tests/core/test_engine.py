@@ -19,6 +19,7 @@ import contextpilot_core
 from contextpilot_core import (
     ConfigError,
     ContextBlock,
+    ContextPilotError,
     ContextRequest,
     DuplicateRequestError,
     EngineConfig,
@@ -127,6 +128,27 @@ def test_selection_keeps_the_pinned_and_prefers_what_is_cached():
     assert engine.plan([E, B, D]).order == (0, 1)
 
 
+@pytest.mark.parametrize("strategy", ["greedy", "paper", "none"])
+def test_selection_never_exceeds_its_budget(strategy: str):
+    rng = random.Random(5)
+    engine = ReuseEngine(EngineConfig(strategy=strategy, budget=3, pinned=1, note="none", kv_block=1))  # type: ignore[arg-type]
+    for _ in range(150):
+        names = rng.sample(range(12), rng.randrange(1, 7))
+        plans = [engine.plan([body(name, 20) for name in names])]
+        plans += engine.plan_batch([request(*rng.sample(range(12), 5)) for _ in range(3)]).plans
+        for plan in plans:
+            assert len(plan.order) == min(3, len(plan.request.blocks))
+            assert 0 in plan.order
+            assert sorted((*plan.order, *plan.unselected)) == list(range(len(plan.request.blocks)))
+
+
+def test_selection_by_rank_needs_no_note():
+    engine = ReuseEngine(EngineConfig(budget=2, pinned=1))
+    engine.plan([A, C])
+    plan = engine.plan([A, B, C])
+    assert (plan.order, plan.moved, plan.annotation) == ((0, 2), False, "")
+
+
 def test_learnt_orders_are_followed_before_anything_is_cached():
     engine = ReuseEngine(EngineConfig(note="none"))
     engine.warm([request("a", "b", "x"), request("b", "a", "y")])
@@ -209,6 +231,16 @@ def test_generated_ids_skip_live_ones():
     engine = ReuseEngine()
     engine.plan([A], request_id="r1")
     assert engine.plan([A]).request_id == "r2"
+
+
+def test_committing_an_evicted_plan_returns_false():
+    engine = ReuseEngine()
+    plan = engine.plan([A], request_id="x")
+    assert engine.commit(plan)
+    engine.evict(["x"])
+    assert not engine.commit(plan)
+    engine.plan([A], request_id="x")
+    assert not engine.commit(plan)
 
 
 # -- batches -----------------------------------------------------------------------------------------------------
@@ -545,6 +577,52 @@ def test_bad_batches_and_evictions():
     with pytest.raises(ConfigError, match="EngineConfig"):
         ReuseEngine({"note": "none"})  # type: ignore[arg-type]
     assert engine.evict(["nobody"], namespace="nowhere").unknown == ("nobody",)
+
+
+@pytest.mark.parametrize("commit", ["no", None, 2])
+def test_commit_must_be_a_bool(commit: object):
+    engine = ReuseEngine()
+    with pytest.raises(RequestTypeError, match="must be True or False"):
+        engine.plan([A], commit=commit)  # type: ignore[arg-type]
+    with pytest.raises(RequestTypeError, match="must be True or False"):
+        engine.plan_batch([request("a")], commit=commit)  # type: ignore[arg-type]
+    assert engine.stats().planned == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "rule"),
+    [(None, "whole number"), ("5", "whole number"), (1.5, "whole"), (-1, "from 0"), (1 << 60, "from 0")],
+)
+def test_a_wrong_token_counter_is_named(answer: object, rule: str):
+    engine = ReuseEngine(token_counter=lambda text: answer)  # type: ignore[arg-type,return-value]
+    for call in (lambda: engine.plan([A]), lambda: engine.plan_batch([request("a"), request("a", "b")])):
+        with pytest.raises(ContextPilotError, match=rf"token_counter returned .*{rule}"):
+            call()
+    assert engine.stats().known_blocks == 0
+    engine.check_integrity()
+
+
+def test_callables_and_flags_are_checked_when_the_engine_is_made():
+    for fields in ({"token_counter": 5}, {"clock": 5}):
+        with pytest.raises(ConfigError, match=next(iter(fields))):
+            ReuseEngine(**fields)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="renderer"):
+        EngineConfig(renderer=5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="dedup"):
+        EngineConfig(dedup="no")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="names nothing"):
+        EngineConfig(hint="see above")
+
+
+def test_errors_of_a_batch_name_the_request():
+    with pytest.raises(RequestTypeError, match=r"requests\[1\]: blocks\[0\]"):
+        ReuseEngine().plan_batch([request("a"), ContextRequest(blocks=[3])])  # type: ignore[list-item]
+    with pytest.raises(RequestTypeError, match="title"):
+        ReuseEngine().plan([ContextBlock(text="t", title=5)])  # type: ignore[arg-type]
+    with pytest.raises(RequestTypeError, match="must be str"):
+        ReuseEngine().evict([["a"]])  # type: ignore[list-item]
+    with pytest.raises(RequestTypeError, match="namespace"):
+        ReuseEngine().reset(5)  # type: ignore[arg-type]
 
 
 def test_p15_the_library_prints_and_logs_no_text(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture):

@@ -321,3 +321,77 @@ def test_planning_with_a_long_known_history_does_not_read_it_line_by_line():
         plan = engine.plan([body(turn)], query="q", messages=history)
         history = answered(plan)
     assert time.perf_counter() - started < 20
+
+
+SALT = [f"Sentence {number} of the long chapter about salt." for number in range(60)]
+
+
+def test_a_label_whose_block_was_replaced_wholly_still_counts():
+    engine = ReuseEngine()
+    one = engine.plan([A, B], query="a")
+    two = engine.plan([" ".join(SALT[:30]), " ".join(SALT[5:20])], query="b")
+    assert two.segments[1][0].label == 1
+    merged = [*answered(one), *answered(two)]
+    assert engine.plan([B], query="c", messages=merged).hints == ()
+    assert shown(engine.plan([f"{B} and more"], query="c", messages=merged)) == [f"{B} and more"]
+
+
+def test_no_span_hint_names_a_label_that_an_unknown_message_shows():
+    history = answered(ReuseEngine().plan([A, B], query="a"))
+    blocks = [" ".join(SALT[:30]), " ".join(SALT[10:35])]
+    plan = ReuseEngine().plan(blocks, query="b", messages=history)
+    assert plan.labels == (1, 2)
+    assert shown(plan) == blocks
+
+
+@pytest.mark.parametrize("shape", ["parts", "crlf", "quoted", "indented", "function", "assistant", "dashes"])
+def test_no_hint_names_a_label_that_another_form_of_our_message_shows(shape: str):
+    engine = ReuseEngine()
+    text = str(engine.plan([A, B], query="q").messages[-1]["content"])
+    other: dict[str, Message] = {
+        "parts": {"role": "user", "content": [{"type": "text", "text": text}, {"type": "image_url", "image_url": {}}]},
+        "crlf": {"role": "user", "content": text.replace("\n", "\r\n")},
+        "quoted": {"role": "user", "content": "> " + text.replace("\n", "\n> ")},
+        "indented": {"role": "user", "content": text.replace("\n", "\n  ")},
+        "function": {"role": "function", "name": "f", "content": text},
+        "assistant": {"role": "assistant", "content": text},
+        "dashes": {"role": "user", "content": text.replace("===", "---")},
+    }
+    history = [other[shape], {"role": "assistant", "content": "ok"}]
+    second = engine.plan([C, D], query="2", messages=history)
+    third = engine.plan([C], query="3", messages=answered(second))
+    assert all(hint.label is None for hint in third.hints)
+
+
+def test_our_text_is_recognised_in_a_tool_message_too():
+    engine = ReuseEngine()
+    plan = engine.plan([A, B], query="")
+    history: list[Message] = [
+        {"role": "user", "content": "look it up"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+        {"role": "tool", "tool_call_id": "1", "content": plan.text},
+    ]
+    assert targets(engine.plan([B, C], query="q", messages=history)) == [(0, 2)]
+
+
+def test_evicting_one_request_leaves_messages_that_others_carry():
+    engine = ReuseEngine()
+    one = engine.plan([A], query="h", request_id="one")
+    two = engine.plan([B], query="i", messages=answered(one), request_id="two")
+    engine.evict(["two"])
+    plan = engine.plan([A, C], query="j", messages=answered(two))
+    assert targets(plan) == [(0, 1)]
+    twin = engine.plan([D], query="same", request_id="x")
+    other = engine.plan([D], query="same", request_id="y")
+    assert twin.messages == other.messages
+    engine.evict(["y"])
+    assert targets(engine.plan([D], query="k", messages=answered(twin))) == [(0, 1)]
+
+
+def test_a_history_that_changes_after_planning_does_not_change_the_plan():
+    engine = ReuseEngine()
+    history = [dict(message) for message in answered(engine.plan([A], query="q"))]
+    plan = engine.plan([A, B], query="2", messages=history)
+    history[0]["content"] = "(trimmed)"
+    assert A in plan.messages[0]["content"]
+    assert targets(plan) == [(0, 1)]
