@@ -13,7 +13,7 @@ def absent(reason: str) -> NoReturn:
     """Skip the test; fail it when ``CONTEXTPILOT_REQUIRE_ALL=1`` says that nothing may be absent."""
     if os.environ.get("CONTEXTPILOT_REQUIRE_ALL") == "1":
         pytest.fail(f"CONTEXTPILOT_REQUIRE_ALL=1, but {reason}", pytrace=False)
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
 
 
 def require(module: str) -> ModuleType:
