@@ -1,110 +1,19 @@
-"""What the messages of a conversation show: records of the messages that we rendered, found by digest alone.
+"""What is known of the messages of conversations, so that a hint points only to what a message really shows.
 
 Nothing here can outlive the messages: a record is only ever used for a message that stands in the request at hand,
-so a hint cannot dangle (docs: "De-duplication", rule 1). Records, and profiles of the messages that others
-wrote, are bounded in number and in time; each belongs to the latest requests that carried its message and goes when the
-last of them is evicted.
+so a hint cannot dangle (docs: "De-duplication", rule 1). Records of rendered messages, and of those that others
+wrote, are bounded in number and in time; each belongs to the latest requests that carried its message and goes when
+the last of them is evicted.
 """
 
-import re
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 
-from contextpilot_core.dedup import MessageProfile, paragraph_keys, profile, shows_block, sources_in
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.intake import HistoryMessage
-from contextpilot_core.types import Message, SpanSource
+from contextpilot_core.visible import NOTHING, ForeignRecord, Known, MessageRecord, Visible, foreign_record
 
-_LABEL_LINE = re.compile(r"^[\s>*#|-]*\[Doc (\d{1,9})\]\s*$", re.MULTILINE)
 _MOST_OWNERS = 64
-
-
-@dataclass(frozen=True)
-class MessageRecord:
-    """What one rendered message shows.
-
-    labels: body digest -> label, for blocks that stand there literally as a whole.
-    rendered: every label that stands there, whatever is left of its block.
-    highest: the highest label that the message renders or points to (0: none).
-    path: (digest, tokens) of the leading blocks before the first hint: their place in the prefix cache.
-    pieces: (label, start, length) of every literal run in the message's text.
-    """
-
-    labels: Mapping[bytes, int]
-    rendered: frozenset[int]
-    highest: int
-    path: tuple[tuple[bytes, int], ...]
-    pieces: tuple[tuple[int, int, int], ...]
-    _sources: list[SpanSource] = field(default_factory=list, repr=False)
-
-    def sources(self, text: str) -> Sequence[SpanSource]:
-        """Return the literal runs with their anchors; ``text`` is the message's. Worked out once per record."""
-        if not self._sources and self.pieces:
-            self._sources[:] = sources_in(text, self.pieces)  # at once: another thread may do the same
-        return self._sources
-
-
-@dataclass(frozen=True)
-class ForeignRecord:
-    """What is known of a message that we did not render, or no longer know.
-
-    profile: finds whole blocks in its text; None where no hint may point.
-    labels: numbers of what looks like our label lines, in any role and shape: a hint to one of them could be misread.
-    """
-
-    profile: MessageProfile | None
-    labels: frozenset[int]
-
-
-Known = MessageRecord | ForeignRecord
-
-
-@dataclass(frozen=True)
-class Visible:
-    """What the messages of one request show, in the order of the messages."""
-
-    shown: tuple[tuple[MessageRecord, str], ...] = ()
-    foreign: tuple[tuple[ForeignRecord, str | None], ...] = ()
-    known: tuple[tuple[bytes, Known], ...] = ()
-
-    @cached_property
-    def unclear(self) -> frozenset[int]:
-        """Labels that stand for more than one thing, or may: no hint names one of them."""
-        uses = Counter(label for record, _ in self.shown for label in record.rendered)
-        foreign = [label for record, _ in self.foreign for label in record.labels]
-        return frozenset(foreign).union(label for label, number in uses.items() if number > 1)
-
-    @cached_property
-    def labels(self) -> Mapping[bytes, int]:
-        """Body digest -> label of its first occurrence, as far as the label is clear."""
-        found: dict[bytes, int] = {}
-        for record, _ in self.shown:
-            for digest, label in record.labels.items():
-                found.setdefault(digest, label)
-        return {digest: label for digest, label in found.items() if label not in self.unclear}
-
-    @property
-    def next_label(self) -> int:
-        """One more than the highest label that we rendered and that is visible; 1 without any."""
-        return 1 + max((record.highest for record, _ in self.shown), default=0)
-
-    def shows_unlabelled(self, body: str) -> bool:
-        """Tell whether a message that we did not render holds ``body`` as a whole (docs: rule 1b)."""
-        keys = paragraph_keys(body) if self.foreign else ()
-        return any(
-            text is not None and record.profile is not None and shows_block(text, record.profile, body, keys)
-            for record, text in self.foreign
-        )
-
-    def sources(self) -> list[SpanSource]:
-        """Return every literal run that the messages show under a clear label, first message first."""
-        runs = (source for record, text in self.shown for source in record.sources(text))
-        return [source for source in runs if source.label not in self.unclear]
-
-
-NOTHING = Visible()
 
 
 class Conversations:
@@ -140,7 +49,9 @@ class Conversations:
         for message in history:
             found = self._known.get(message.key)
             if found is None:
-                found = _foreign(message)
+                found = foreign_record(
+                    message.text or message.message.get("content"), readable=message.text is not None
+                )
             if isinstance(found, MessageRecord):
                 shown.append((found, message.text or ""))
             else:
@@ -210,17 +121,3 @@ class Conversations:
             )
         if len(self._known) > self._limit:
             raise IntegrityError(f"more than {self._limit} messages are remembered")
-
-
-def _foreign(message: HistoryMessage) -> ForeignRecord:
-    """Read a message once: its paragraphs, if a hint may point there, and what could be mistaken for our labels."""
-    labels = {int(number) for text in _texts(message.message) for number in _LABEL_LINE.findall(text)}
-    return ForeignRecord(None if message.text is None else profile(message.text), frozenset(labels))
-
-
-def _texts(message: Message) -> Iterator[str]:
-    content = message.get("content")
-    for part in content if isinstance(content, (list, tuple)) else (content,):
-        text = part.get("text") if isinstance(part, Mapping) else part
-        if isinstance(text, str):
-            yield text

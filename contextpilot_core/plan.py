@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.conversations import Visible
 from contextpilot_core.dedup import split_blocks
 from contextpilot_core.explain import ItemView, PlanView, explain_plan, plan_html
 from contextpilot_core.intake import Prepared
@@ -21,6 +20,7 @@ from contextpilot_core.prompt import (
 )
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import ContextBlock, ContextRequest, Hint, PlanReport, Segment
+from contextpilot_core.visible import Visible
 
 
 @dataclass(frozen=True)

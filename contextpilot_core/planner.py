@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from contextpilot_core.annotations import hint_line, order_note
+from contextpilot_core.annotations import order_note
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.conversations import Conversations, MessageRecord, Visible
+from contextpilot_core.conversations import Conversations
 from contextpilot_core.index import Candidates, ContextIndex, Lead, Path
 from contextpilot_core.intake import Prepared
 from contextpilot_core.ordering import prefix_first
 from contextpilot_core.tokens import TokenCounter
+from contextpilot_core.visible import MessageRecord, Visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ def draft(
 ) -> Draft:
     """Find what the messages already show, and intern the rest; the caller has to release ``pinned``."""
     visible = conversations.view(prepared.history)
-    hints, hinted_tokens = _hints(prepared, visible, config, count)
+    hints = visible.hints(prepared.positions, prepared.bodies, prepared.digests, config, count)
+    hinted_tokens = sum(max(1, count(prepared.bodies[position])) for position in hints)
     pinned: list[int] = []
     try:
         for digest, weigh in _head(prepared, conversations, count):
@@ -80,29 +82,6 @@ def draft(
         index.blocks.release(pinned)
         raise
     return Draft(prepared, visible, head, hints, ids, hinted_tokens, tuple(pinned))
-
-
-def _hints(
-    prepared: Prepared, visible: Visible, config: EngineConfig, count: TokenCounter
-) -> tuple[dict[int, int | None], int]:
-    """Return label by position for what the messages show, and the tokens it saves before the hints' own."""
-    hints: dict[int, int | None] = {}
-    saved = 0
-    if not config.dedup or not (visible.shown or visible.foreign):
-        return hints, saved
-    costs: dict[int | None, int] = {}
-    for position in prepared.positions:
-        body = prepared.bodies[position]
-        target = visible.labels.get(prepared.digests[position])
-        if target is None and not visible.shows_unlabelled(body):
-            continue
-        if target not in costs:
-            costs[target] = count(config.unlabelled_hint if target is None else hint_line(config.hint, target))
-        tokens = max(1, count(body))
-        if costs[target] < tokens:  # docs: rule 4
-            hints[position] = target
-            saved += tokens
-    return hints, saved
 
 
 def choose(

@@ -4,13 +4,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
-from contextpilot_core.conversations import Conversations, MessageRecord
+from contextpilot_core.conversations import Conversations
 from contextpilot_core.dedup import body_digest
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
 from contextpilot_core.index import ContextIndex, Lead
 from contextpilot_core.intake import Prepared
 from contextpilot_core.plan import Plan, Rendering, Ticket
 from contextpilot_core.planner import Draft, choose, draft
+from contextpilot_core.visible import message_record
 
 
 class Namespace:
@@ -126,17 +127,11 @@ class Namespace:
             for position, label, run in zip(plan.order, plan.labels, plan.segments, strict=True)
             if label is not None and position not in plan._hints
         ]
-        named = [segment.label or 0 for run in plan.segments for segment in run]
-        record = MessageRecord(
-            labels={digest: label for digest, label, run in sent if len(run) == 1 and run[0].label is None},
-            rendered=frozenset(label for _, label, _ in sent),
-            highest=max(named + [label for _, label, _ in sent]),
-            path=tuple(
-                (digests[position], max(1, plan._rendering.count(bodies[position])))
-                for position, _ in zip(plan.order, plan._choice.context, strict=False)
-            ),
-            pieces=plan.context.pieces,
+        path = tuple(
+            (digests[position], max(1, plan._rendering.count(bodies[position])))
+            for position, _ in zip(plan.order, plan._choice.context, strict=False)
         )
+        record = message_record(sent, [hint.label for hint in plan.hints], plan.context, path)
         self.conversations.record(body_digest(text), record, plan.request_id)
 
     def close(self) -> None:

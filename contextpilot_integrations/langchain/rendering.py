@@ -14,13 +14,12 @@ from typing import Any, TypeVar
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
-from contextpilot_core.annotations import hint_line
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.conversations import ForeignText, MessageRecord, Visible
-from contextpilot_core.dedup import body_digest, distinct, profile, split_blocks
+from contextpilot_core.dedup import body_digest, distinct, split_blocks
 from contextpilot_core.prompt import BlockItem, HintItem, message_text, render_context
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import Segment
+from contextpilot_core.visible import ForeignRecord, MessageRecord, Visible, foreign_record, message_record
 from contextpilot_integrations.langchain.documents import as_block, by_relevance
 from contextpilot_integrations.swap_in import strip_note
 
@@ -66,12 +65,14 @@ def render_result(
     """
     digests = [body_digest(body) for body in bodies]
     positions = distinct(digests)[0] if config.dedup else tuple(range(len(bodies)))
-    hints = _hints(bodies, digests, positions, visible, config, count)
+    hints = visible.hints(positions, bodies, digests, config, count)
     sent = [position for position in positions if position not in hints]
     label_of = {position: label for label, position in enumerate(sent, start=visible.next_label)}
     blocks = [(label_of[position], bodies[position]) for position in sent]
     if config.dedup and config.span_dedup:
-        split = split_blocks(blocks, visible.sources(), span_hint=config.span_hint, count=count)
+        split = split_blocks(
+            blocks, visible.sources(), span_hint=config.span_hint, count=count, unclear=visible.unclear
+        )
     else:
         split = tuple((Segment(body),) for _, body in blocks)
     runs = dict(zip(sent, split, strict=True))
@@ -81,31 +82,8 @@ def render_result(
         unlabelled_hint=config.unlabelled_hint,
         span_hint=config.span_hint,
     )
-    whole = {digests[p]: label_of[p] for p in sent if len(runs[p]) == 1 and runs[p][0].label is None}
-    highest = max(label_of.values(), default=0)
-    return rendered.text, MessageRecord(whole, highest, (), rendered.pieces)
-
-
-def _hints(
-    bodies: Sequence[str],
-    digests: Sequence[bytes],
-    positions: Sequence[int],
-    visible: Visible,
-    config: EngineConfig,
-    count: TokenCounter,
-) -> dict[int, int | None]:
-    """Return position -> label (None: in a message without labels) of what need not be sent again."""
-    hints: dict[int, int | None] = {}
-    if not config.dedup:
-        return hints
-    for position in positions:
-        label = visible.labels.get(digests[position])
-        if label is None and not visible.shows_unlabelled(bodies[position]):
-            continue
-        line = config.unlabelled_hint if label is None else hint_line(config.hint, label)
-        if count(line) < count(bodies[position]):
-            hints[position] = label
-    return hints
+    shown = [(digests[position], label_of[position], runs[position]) for position in sent]
+    return rendered.text, message_record(shown, list(hints.values()), rendered)
 
 
 class ResultRenderer:
@@ -123,7 +101,7 @@ class ResultRenderer:
     def __call__(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages with their retrieved results rendered; every other message is the same object."""
         shown: list[tuple[MessageRecord, str]] = []
-        foreign: list[ForeignText] = []
+        foreign: list[tuple[ForeignRecord, str | None]] = []
         chain = b""
         result: list[BaseMessage] = []
         for message in messages:
@@ -134,11 +112,13 @@ class ResultRenderer:
                 text, record = self._remembered(chain, partial(self._render, bodies, shown, foreign))
                 shown.append((record, text))
                 message = message.model_copy(update={"content": text})
-            elif isinstance(message, (HumanMessage, ToolMessage)):
+            else:
                 words = message_text({"content": message.content})
-                if words:
-                    chain = _extended(chain, b"text", [words])
-                    foreign.append(self._remembered(chain, partial(_foreign, words)))
+                readable = bool(words) and isinstance(message, (HumanMessage, ToolMessage))
+                chain = _extended(chain, b"text" if readable else b"other", [words or repr(message.content)])
+                content = words or message.content
+                record = self._remembered(chain, partial(foreign_record, content, readable=readable))
+                foreign.append((record, words if readable else None))
             result.append(message)
         return result
 
@@ -148,7 +128,10 @@ class ResultRenderer:
         return block.text if renderer is None else renderer(block)
 
     def _render(
-        self, bodies: Sequence[str], shown: Sequence[tuple[MessageRecord, str]], foreign: Sequence[ForeignText]
+        self,
+        bodies: Sequence[str],
+        shown: Sequence[tuple[MessageRecord, str]],
+        foreign: Sequence[tuple[ForeignRecord, str | None]],
     ) -> tuple[str, MessageRecord]:
         text, record = render_result(bodies, Visible(tuple(shown), tuple(foreign)), self._config, self._count)
         record.sources(text)  # worked out before another thread can see the record
@@ -166,10 +149,6 @@ class ResultRenderer:
             while len(self._known) > self._limit:
                 self._known.popitem(last=False)
         return value
-
-
-def _foreign(text: str) -> ForeignText:
-    return ForeignText(text, profile(text))
 
 
 def _extended(chain: bytes, kind: bytes, texts: Sequence[str]) -> bytes:

@@ -2,11 +2,12 @@
 
 import random
 
-from contextpilot_core.conversations import Conversations, MessageRecord
+from contextpilot_core.conversations import Conversations
 from contextpilot_core.dedup import body_digest
 from contextpilot_core.intake import HistoryMessage
 from contextpilot_core.prompt import message_digest
 from contextpilot_core.testing import ManualClock
+from contextpilot_core.visible import MessageRecord
 
 
 def message(text: str) -> HistoryMessage:
