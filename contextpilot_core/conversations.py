@@ -49,9 +49,8 @@ class Conversations:
         for message in history:
             found = self._known.get(message.key)
             if found is None:
-                found = foreign_record(
-                    message.text or message.message.get("content"), readable=message.text is not None
-                )
+                content = message.message.get("content") if message.text is None else message.text
+                found = foreign_record(content, readable=message.text is not None)
             if isinstance(found, MessageRecord):
                 shown.append((found, message.text or ""))
             else:

@@ -6,10 +6,12 @@ draft  -> what is visible (hints), what is new, by rank      choose -> selection
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from contextpilot_core.annotations import order_note
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.conversations import Conversations
+from contextpilot_core.dedup import split_blocks
 from contextpilot_core.index import Candidates, ContextIndex, Lead, Path
 from contextpilot_core.intake import Prepared
 from contextpilot_core.ordering import prefix_first
@@ -89,19 +91,21 @@ def choose(
 ) -> Choice:
     """Select and order; blocks are moved only when that pays after the note (docs: "The note").
 
-    ``lead`` is a batch's proposal; it stands unless more is cached in another order right now.
+    ``lead`` is a batch's proposal; it stands unless more is cached in another order right now. For a batch, bodies
+    count as a whole: looking for runs that span hints replace would cost more than the rest of the planning.
     """
+    measure = partial(_measure, draft, index, config, count if lead is None else None)
     candidates, by_rank = _candidates(draft, config)
     found = index.lead(draft.head, candidates)
     if lead is not None and _worth(draft, index, found) <= _worth(draft, index, lead):
         found = lead
-    plain = _measure(draft, index, by_rank)
+    plain = measure(by_rank)
     floor = config.kv_block
     plain_tokens = plain.tokens // floor * floor
     moved_order = _moved_order(draft, found.blocks, by_rank, config)
     if moved_order == by_rank:
         return _choice(draft, by_rank, plain, plain_tokens, None, "the retrieval order already follows the cache")
-    moved = _measure(draft, index, moved_order)
+    moved = measure(moved_order)
     moved_tokens = moved.tokens // floor * floor
     worth = max(moved_tokens, found.promise)
     numbers = f"{worth} expected reused tokens, retrieval order {plain_tokens}, KV block {floor}"
@@ -131,10 +135,28 @@ class _Measure:
     tokens: int
 
 
-def _measure(draft: Draft, index: ContextIndex, order: Sequence[int]) -> _Measure:
+def _measure(
+    draft: Draft, index: ContextIndex, config: EngineConfig, count: TokenCounter | None, order: Sequence[int]
+) -> _Measure:
+    """Return what is cached of an order; with ``count`` without the runs that span hints replace."""
     path = draft.leading(order)
     cached = max(0, index.view.cached_blocks(draft.head + path) - len(draft.head))
-    return _Measure(path, cached, _tokens(index, path[:cached]))
+    tokens = _tokens(index, path[:cached])
+    if count is not None and config.dedup and config.span_dedup:
+        tokens -= _replaced_tokens(draft, order[:cached], config, count)
+    return _Measure(path, cached, tokens)
+
+
+def _replaced_tokens(draft: Draft, order: Sequence[int], config: EngineConfig, count: TokenCounter) -> int:
+    """Return the tokens of leading blocks that are not sent: runs that an earlier text shows (docs: rule 3)."""
+    blocks = [
+        (label, draft.prepared.bodies[position]) for label, position in enumerate(order, draft.visible.next_label)
+    ]
+    earlier = draft.visible.sources()
+    if len(blocks) < 2 - bool(earlier):
+        return 0
+    split = split_blocks(blocks, earlier, span_hint=config.span_hint, count=count, unclear=draft.visible.unclear)
+    return sum(count(segment.text) for run in split for segment in run if segment.label is not None)
 
 
 def _choice(

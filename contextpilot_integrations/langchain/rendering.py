@@ -117,8 +117,8 @@ class ResultRenderer:
                 readable = bool(words) and isinstance(message, (HumanMessage, ToolMessage))
                 chain = _extended(chain, b"text" if readable else b"other", [words or repr(message.content)])
                 content = words or message.content
-                record = self._remembered(chain, partial(foreign_record, content, readable=readable))
-                foreign.append((record, words if readable else None))
+                read = self._remembered(chain, partial(foreign_record, content, readable=readable))
+                foreign.append((read, words if readable else None))
             result.append(message)
         return result
 

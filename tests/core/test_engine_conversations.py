@@ -184,11 +184,11 @@ def test_d7_a_block_with_span_hints_is_no_target_of_a_whole_hint():
 
 
 def test_d8_line_and_span_work_is_done_once_per_message(monkeypatch: pytest.MonkeyPatch):
-    from contextpilot_core import conversations
+    from contextpilot_core import visible
 
     profiled: list[int] = []
-    real = conversations.profile
-    monkeypatch.setattr(conversations, "profile", lambda text: profiled.append(len(text)) or real(text))
+    real = visible.profile
+    monkeypatch.setattr(visible, "profile", lambda text: profiled.append(len(text)) or real(text))
     engine = ReuseEngine()
     history: list[Message] = [
         {"role": role, "content": body((role, number), 900)} for number in range(70) for role in ("user", "assistant")
@@ -395,3 +395,20 @@ def test_a_history_that_changes_after_planning_does_not_change_the_plan():
     history[0]["content"] = "(trimmed)"
     assert A in plan.messages[0]["content"]
     assert targets(plan) == [(0, 1)]
+
+
+def test_expected_reuse_counts_only_what_is_sent():
+    engine = ReuseEngine()
+    whole = " ".join(SALT)
+    parts = [" ".join(SALT[start : start + 40]) for start in range(0, 20, 4)]
+    engine.plan([whole, *parts])
+    again = engine.plan([whole, *parts, body("new")])
+    literal = sum(length for _, _, length in again.context.pieces) - len(body("new"))
+    assert literal / 4 - 16 <= again.expected_reused_tokens <= literal / 4 + len(parts)
+
+
+def test_blocks_are_not_moved_for_text_that_a_hint_replaces():
+    engine = ReuseEngine()
+    whole, part = " ".join(SALT), " ".join(SALT[10:50])
+    engine.plan([whole, part])
+    assert engine.plan([whole, body("other"), part]).order == (0, 1, 2)
