@@ -263,7 +263,7 @@ class Plan:
             expected_reused_tokens=report.expected_reused_tokens,
             note_tokens=report.note_tokens,
             hinted_tokens=report.hinted_tokens,
-            reason=report.reason,
+            reason=report.reason + ("; the history is not counted here" if self._prepared.history else ""),
         )
 
 

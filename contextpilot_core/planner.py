@@ -104,18 +104,21 @@ def choose(
     plain_tokens = plain.tokens // floor * floor
     moved_order = _moved_order(draft, found.blocks, by_rank, config)
     if moved_order == by_rank:
-        return _choice(draft, by_rank, plain, plain_tokens, None, "the retrieval order already follows the cache")
+        why = (
+            "the retrieval order already follows the cache" if found.blocks else "nothing that is cached fits in front"
+        )
+        return _choice(draft, by_rank, plain, plain_tokens, None, f"kept the retrieval order: {why}")
     moved = measure(moved_order)
     moved_tokens = moved.tokens // floor * floor
     worth = max(moved_tokens, found.promise)
-    numbers = f"{worth} expected reused tokens, retrieval order {plain_tokens}, KV block {floor}"
+    numbers = f"{worth} tokens from the cache instead of {plain_tokens}, a KV block is {floor}"
     if worth <= max(plain_tokens, floor):
         return _choice(draft, by_rank, plain, plain_tokens, None, f"kept the retrieval order: {numbers}")
     if moved_order == tuple(sorted(moved_order)):  # other documents (selection), but by rank: no note is needed
         return _choice(draft, moved_order, moved, moved_tokens, None, f"selected what is cached: {numbers}")
     note = order_note(config.note, _labels_by_rank(draft, moved_order), count)
     note_tokens = count(note) if note else 0
-    numbers = f"{numbers}, note {note_tokens}"
+    numbers = f"{numbers}, the note costs {note_tokens}"
     silent = config.note != "none" and not note  # the note does not fit its limit: never reorder without one
     if silent or worth - note_tokens <= max(plain_tokens, floor):
         return _choice(draft, by_rank, plain, plain_tokens, None, f"kept the retrieval order: {numbers}")

@@ -197,6 +197,10 @@ class Diagnosis:
         """Tokens that could be reused and are not, over all prompts."""
         return sum(pair.lost_tokens for pair in self.pairs)
 
+    def __str__(self) -> str:
+        """Return `explain`."""
+        return self.explain()
+
     def explain(self) -> str:
         """Say what differs, what it costs and what to change; without a word of the prompts themselves."""
         verdict = (

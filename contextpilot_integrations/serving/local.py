@@ -46,7 +46,7 @@ class LocalEngine:
             process: True runs it in a child process, which ends with this one even when that is killed.
             slots: requests answered at the same time, each with a KV cache of its own.
             context_size: tokens per slot.
-            threads: CPU threads; None uses all that this process may run on.
+            threads: CPU threads; None uses all that this process may run on. Fewer are faster on a busy machine.
             cache_ram_mib: host memory in MiB for prompts that left their slot; 0 is none.
 
         Raises:

@@ -58,8 +58,17 @@ def read_usage(response: Any) -> Usage:
     """Read a response, or the last chunk of a stream: an object of a client library, or the JSON as a dict.
 
     OpenAI form first (``usage.prompt_tokens_details.cached_tokens``: vLLM, SGLang, llama.cpp and others), then
-    llama.cpp's ``timings`` (``cache_n`` cached, ``prompt_n`` computed). What is missing or null stays unknown.
+    llama.cpp's ``timings`` (``cache_n`` cached, ``prompt_n`` computed). LangChain's messages and LlamaIndex's responses
+    are read, too. What is missing or null stays unknown.
     """
+    if isinstance(metadata := _get(response, "usage_metadata"), Mapping):  # LangChain's messages
+        return Usage(
+            prompt_tokens=_count(metadata.get("input_tokens")),
+            completion_tokens=_count(metadata.get("output_tokens")),
+            cached_tokens=_count(_get(metadata.get("input_token_details"), "cache_read")),
+        )
+    if (raw := _get(response, "raw")) is not None:  # LlamaIndex's responses
+        return read_usage(raw)
     usage, timings = _get(response, "usage"), _get(response, "timings")
     cached = _count(_get(_get(usage, "prompt_tokens_details"), "cached_tokens"))
     prompt = _count(_get(usage, "prompt_tokens"))

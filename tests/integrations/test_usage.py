@@ -27,6 +27,11 @@ def openai_form(details):
         pytest.param({"timings": {"cache_n": 12, "prompt_n": 7}}, 12, id="llama.cpp 12"),
         pytest.param({**openai_form({"cached_tokens": 96}), "timings": {"cache_n": 12}}, 96, id="usage stands first"),
         pytest.param({**openai_form(None), "timings": {"cache_n": 12}}, 12, id="timings fill the gap"),
+        pytest.param(
+            {"usage_metadata": {"input_tokens": 9, "input_token_details": {"cache_read": 8}}}, 8, id="langchain"
+        ),
+        pytest.param({"usage_metadata": {"input_tokens": 9}}, None, id="langchain, no details"),
+        pytest.param({"raw": openai_form({"cached_tokens": 64})}, 64, id="llama-index"),
     ],
 )
 def test_cached_tokens_unknown_is_not_zero(response, cached):
