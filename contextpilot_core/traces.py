@@ -65,6 +65,8 @@ def load_trace(path: Path, queries: Path | None = None) -> list[TraceItem]:
             conversations.append([_item(where, turn, turn.get("evidence_ids")) for turn in line["turns"]])
         else:
             singles.append(_item(where, line, evidence.get(line.get("query_id"))))
+    if queries is not None and not any(map(bool, evidence.values())):
+        raise TraceError(f"{queries}: no line has 'evidence_ids'; give a file of queries that knows its evidence")
     longest = max(map(len, conversations), default=0)
     turns = [turns[number] for number in range(longest) for turns in conversations if number < len(turns)]
     return singles + turns
@@ -84,9 +86,14 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     where = f"{path.name}, line {number}"
-                    value = json.loads(line)
+                    try:
+                        value = json.loads(line)
+                    except json.JSONDecodeError as error:
+                        raise TraceError(f"{where}: cannot be read as JSON ({error.msg}); mend the line") from error
                     if not isinstance(value, dict):
                         raise TraceError(f"{where}: expected a JSON object, got {type(value).__name__}")
                     yield where, value
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except FileNotFoundError as error:
+        raise TraceError(f"{path}: cannot be read, there is no such file; check its path") from error
+    except (OSError, EOFError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: cannot be read as JSON Lines ({error}); give a .jsonl or .jsonl.gz file") from error

@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 app.command("replay")(replay)
 app.command("doctor")(doctor)
-app.command("demo")(demo)
+app.command("demo")(demo)  # needs the extra of its name, see command.py
 
 
 def _show_version(wanted: bool) -> None:

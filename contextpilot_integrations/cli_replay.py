@@ -1,7 +1,7 @@
 """``contextpilot-rag replay``: how much of a retrieval trace a prefix cache would reuse."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +10,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.errors import ContextPilotError
+from contextpilot_core.errors import ContextPilotError, TraceError
 from contextpilot_core.replay import ReplayResult
 from contextpilot_core.replay import replay as run_replay
 from contextpilot_core.traces import load_corpus, load_trace
@@ -87,6 +88,8 @@ def replay(
             pinned=pinned,
         )
         documents, items = load_corpus(corpus), load_trace(trace, queries)
+        if not any(item.doc_ids for item in items):
+            raise TraceError(f"{trace}: no line has any doc_ids; give a trace of retrieved documents")
         with _progress(console) as bar:
             task = bar.add_task("replay", total=None)
             result = run_replay(
@@ -99,12 +102,13 @@ def replay(
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
     except ContextPilotError as error:
-        console.print(f"[red]error:[/red] {error}", markup=True, highlight=False)
+        console.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
         raise typer.Exit(2) from error
     if as_json:
         typer.echo(json.dumps(asdict(result)))
     else:
-        Console().print(_table(trace.name, result))
+        plain = run_replay(items, documents, replace(config, strategy="none", budget=None, pinned=None), top_k=top_k)
+        Console().print(_table(trace.name, result, plain))
 
 
 def _progress(console: Console) -> Progress:
@@ -113,8 +117,22 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def _table(name: str, result: ReplayResult) -> Table:
+MEANING = {
+    "tokens": "document tokens sent",
+    "reused_tokens": "of them found in the simulated prefix cache",
+    "reuse": "reused_tokens / tokens",
+    "note_tokens": "tokens of order notes, never cached",
+    "net_reuse": "reuse after the notes",
+    "upper_bound": "no order and no schedule can reuse more",
+    "build_seconds": "time to plan the batch",
+    "recall": "share of the known evidence that was sent",
+    "recall_by_rank": "the same in retrieval order",
+}
+
+
+def _table(name: str, result: ReplayResult, plain: ReplayResult) -> Table:
     table = Table(title=name, title_justify="left", show_header=False)
+    table.add_row("reuse in retrieval order", f"{plain.reuse:.1%}", "the same cache without us", style="bold")
     for field, value in asdict(result).items():
         if value is None:
             shown = "unknown" if field.startswith(("upper", "peak", "recall")) else "-"
@@ -122,5 +140,5 @@ def _table(name: str, result: ReplayResult) -> Table:
             shown = f"{value:.1%}"
         else:
             shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-        table.add_row(field, shown)
+        table.add_row(field, shown, MEANING.get(field, ""))
     return table

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from contextpilot_core.errors import ConfigError
+from contextpilot_integrations import extras
 from contextpilot_integrations.demo.endpoint import Endpoint, embedded, remote
 from contextpilot_integrations.demo.jobs import FULL, QUICK, Material, gather, run_jobs
 from contextpilot_integrations.demo.live import summary
@@ -26,6 +27,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for report.json and report.html.")] = Path("build/demo"),
 ) -> None:
     """Answer real questions over real documents, in plain retrieval order and through the reuse engine."""
+    for module in ("openai", "rank_bm25", *(() if base_url else ("xllamacpp",))):
+        extras.load(module, extra="demo")  # one answer for all that may be missing
     console, started = Console(), time.perf_counter()
     scale = QUICK if quick else FULL
     material = gather(docs, questions)

@@ -44,17 +44,19 @@ def _cards(run: Run) -> str:
             percent(share(ours.cached_tokens, ours.prompt_tokens)),
             f"of the prompt tokens; plain {percent(share(plain.cached_tokens, plain.prompt_tokens))}",
         ),
-        _card("Batch: tokens to prefill", *_drop(plain.prefilled_tokens, ours.prefilled_tokens, tokens)),
-        _card("Batch: time to first token", *_drop(plain.ttft_ms_median, ours.ttft_ms_median, milliseconds, "median ")),
-        _card("Chat: tokens to prefill", *_drop(chat_plain.prefilled_tokens, chat_ours.prefilled_tokens, tokens)),
+        _card("Batch: tokens to prefill", *_drop(plain.prefilled_tokens, ours.prefilled_tokens)),
+        _card(
+            "Batch: time to first token",
+            milliseconds(ours.ttft_ms_median),
+            f"median; plain {milliseconds(plain.ttft_ms_median)}. Other programs disturb it, unlike token counts",
+        ),
+        _card("Chat: tokens to prefill", *_drop(chat_plain.prefilled_tokens, chat_ours.prefilled_tokens)),
     )
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
-def _drop(
-    before: float | None, after: float | None, word: Callable[[float | None], str], what: str = ""
-) -> tuple[str, str]:
-    return change(before, after), f"{what}{word(before)} → {word(after)}"
+def _drop(before: int | None, after: int | None) -> tuple[str, str]:
+    return change(before, after), f"{tokens(before)} → {tokens(after)}"
 
 
 def _card(name: str, figure: str, detail: str) -> str:

@@ -100,6 +100,7 @@ def shown(table: JobTable, console: Console) -> Iterator[None]:
 def summary(run: Run) -> Table:
     """Return the totals of every arm, and what changed against "plain"."""
     table = _table("Summary")
+    table.caption = "Token counts are the server's; times are disturbed by whatever else the machine does."
     table.padding = (0, 1, 0, 0)  # eight columns have to fit into 80 characters
     table.add_column("job", no_wrap=True)
     table.add_column("arm", no_wrap=True)
