@@ -110,6 +110,13 @@ class Plan:
         fresh = iter(range(self._visible.next_label, self._visible.next_label + len(self.order)))
         return tuple(self._hints[p] if p in self._hints else next(fresh) for p in self.order)
 
+    @property
+    def names_history(self) -> bool:
+        """Whether a hint of this plan names what the history shows: without that history it would dangle."""
+        own = {label for label, p in zip(self.labels, self.order, strict=True) if p not in self._hints}
+        named = {segment.label for run in self.segments for segment in run if segment.label is not None}
+        return bool(self._hints) or not named <= own
+
     @cached_property
     def segments(self) -> tuple[tuple[Segment, ...], ...]:
         """Per place of ``order``: the runs of the body, literal or replaced by a span hint (hints: one run)."""

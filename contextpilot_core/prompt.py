@@ -218,6 +218,24 @@ def message_digest(message: Message, text_digest: bytes | None = None) -> bytes:
     return hashlib.sha256(f"{framed}\n".encode("utf-8", "surrogatepass") + (text_digest or b"")).digest()
 
 
+class HistoryDigest:
+    """Digest of a message list, grown message by message: equal histories have equal values."""
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._hash = hashlib.sha256()
+        for message in messages:
+            self.add(message)
+
+    def add(self, message: Message) -> None:
+        """Append a message."""
+        self._hash.update(message_digest(message))
+
+    @property
+    def value(self) -> str:
+        """The digest so far, as hexadecimal digits."""
+        return self._hash.hexdigest()
+
+
 def _plain(value: object) -> object:
     """Return a JSON value for anything, decided by its content alone: no address, no order of a set, no ``repr``."""
     if value is None or isinstance(value, (str, bool, int, float)):

@@ -131,7 +131,8 @@ class Namespace:
             (digests[position], max(1, plan._rendering.count(bodies[position])))
             for position, _ in zip(plan.order, plan._choice.context, strict=False)
         )
-        record = message_record(sent, [hint.label for hint in plan.hints], plan.context, path)
+        rest = text[len(plan.context.text) :]
+        record = message_record(sent, [hint.label for hint in plan.hints], plan.context, rest, path)
         self.conversations.record(body_digest(text), record, plan.request_id)
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ class MessageRecord:
 
     labels: body digest -> label, for blocks that stand there literally as a whole.
     rendered: every label that stands there, whatever is left of its block.
+    doubtful: labels that the rest of the message (its question) seems to show, too.
     highest: the highest label that the message renders or points to (0: none).
     path: (digest, tokens) of the leading blocks before the first hint: their place in the prefix cache.
     pieces: (label, start, length) of every literal run in the message's text.
@@ -32,6 +33,7 @@ class MessageRecord:
 
     labels: Mapping[bytes, int]
     rendered: frozenset[int]
+    doubtful: frozenset[int]
     highest: int
     path: tuple[tuple[bytes, int], ...]
     pieces: tuple[tuple[int, int, int], ...]
@@ -71,8 +73,9 @@ class Visible:
     def unclear(self) -> frozenset[int]:
         """Labels that stand for more than one thing, or may: no hint names one of them."""
         uses = Counter(label for record, _ in self.shown for label in record.rendered)
-        foreign = [label for record, _ in self.foreign for label in record.labels]
-        return frozenset(foreign).union(label for label, number in uses.items() if number > 1)
+        doubtful = [label for record, _ in self.foreign for label in record.labels]
+        doubtful += [label for record, _ in self.shown for label in record.doubtful]
+        return frozenset(doubtful).union(label for label, number in uses.items() if number > 1)
 
     @cached_property
     def labels(self) -> Mapping[bytes, int]:
@@ -147,13 +150,15 @@ def message_record(
     blocks: Sequence[tuple[bytes, int, tuple[Segment, ...]]],
     hinted: Sequence[int | None],
     context: RenderedContext,
+    rest: str = "",
     path: tuple[tuple[bytes, int], ...] = (),
 ) -> MessageRecord:
-    """Record what a rendered message shows: its (digest, label, segments) of sent blocks, and the labels of hints."""
+    """Record what a rendered message shows: (digest, label, segments) of sent blocks, labels of hints, other text."""
     named = [segment.label or 0 for _, _, run in blocks for segment in run] + [label or 0 for label in hinted]
     return MessageRecord(
         labels={digest: label for digest, label, run in blocks if len(run) == 1 and run[0].label is None},
         rendered=frozenset(label for _, label, _ in blocks),
+        doubtful=frozenset(map(int, _LABEL_LINE.findall(rest))),
         highest=max(named + [label for _, label, _ in blocks], default=0),
         path=path,
         pieces=context.pieces,

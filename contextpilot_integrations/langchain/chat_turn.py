@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.plan import Plan
+from contextpilot_core.prompt import HistoryDigest
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import Message
 from contextpilot_integrations.langchain.documents import as_block, by_relevance
@@ -50,7 +51,7 @@ class ChatTurn:
     """Made for one question on top of the messages of its session; planned when made.
 
     ``prompt`` is what to send; ``kept`` the messages of the session in it. They are the caller's, unless the window
-    was full: then ``rewritten`` is true, and ``kept`` replaces them.
+    was full, or the store dropped or changed what hints name: then ``rewritten`` is true, and ``kept`` replaces them.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ChatTurn:
         blocks = tuple(as_block(document) for document in by_relevance(documents))
         self._settings, self._session_id = settings, session_id
         self._asked = TurnContext(question, blocks, 0)
-        self.kept, self.rewritten = list(messages), False
+        self.kept, self.rewritten = self._sound(messages)
         self.plan = self._plan(self._asked, self.kept)
         if self._engine_forgot():
             settings.engine.abandon(self.plan)
@@ -78,7 +79,7 @@ class ChatTurn:
         if settings.window is not None:
             self._fit(settings.window, settings.window - answer_tokens)
         asked = replace(self._asked, tokens=settings.counted(self._with_question(self.kept)))
-        self._message = context_message(_question_text(self.plan), asked, settings.engine.config)
+        self._message = self._rendered(self.plan, asked, self.kept)
 
     @property
     def prompt(self) -> list[BaseMessage]:
@@ -135,6 +136,24 @@ class ChatTurn:
         if getattr(answer, "tool_calls", None):
             return []
         return [*(self.kept if self.rewritten else ()), self._message, answer]
+
+    def _sound(self, messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], bool]:
+        """Return the messages, from the first on whose hints name a history that is no more planned again, if any."""
+        kept: list[BaseMessage] = []
+        digest, changed = HistoryDigest(), False
+        for message in messages:
+            context = context_of(message)
+            if context is not None and (changed or context.base not in ("", digest.value)):
+                plan = self._plan(context, kept)
+                message, changed = self._rendered(plan, context, kept), True
+                self._settings.engine.commit(plan)  # sent with the prompt of this turn
+            kept.append(message)
+            digest.add(as_openai(message))
+        return kept, changed
+
+    def _rendered(self, plan: Plan, context: TurnContext, history: Sequence[BaseMessage]) -> BaseMessage:
+        base = HistoryDigest(map(as_openai, history)).value if plan.names_history else ""
+        return context_message(_question_text(plan), replace(context, base=base), self._settings.engine.config)
 
     def _engine_forgot(self) -> bool:
         """Whether a text is about to be sent that a message of ours shows: after a restart, or a long pause."""
@@ -201,7 +220,7 @@ class ChatTurn:
             if context is not None:
                 plan = self._plan(context, kept)
                 plans.append(plan)
-                first = context_message(_question_text(plan), context, self._settings.engine.config)
+                first = self._rendered(plan, context, kept)
             kept += [first, *rest]
         return kept, plans
 

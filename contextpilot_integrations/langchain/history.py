@@ -108,12 +108,14 @@ async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewrit
 class TurnContext:
     """What a user message of ours was made of.
 
-    ``tokens``: what our counter said of the whole prompt, to be compared with what the model says.
+    ``tokens``: what our counter said of the whole prompt, to be compared with what the model says. ``base``: digest of
+    the history that its hints name, "" without such hints.
     """
 
     query: str
     blocks: tuple[ContextBlock, ...]
     tokens: int
+    base: str = ""
 
 
 def context_message(text: str, context: TurnContext, config: EngineConfig) -> HumanMessage:
@@ -121,7 +123,7 @@ def context_message(text: str, context: TurnContext, config: EngineConfig) -> Hu
     # Only a renderer sees more of a block than its text; metadata may be large, and hold what a store cannot keep.
     whole = config.renderer is not None
     blocks = [asdict(block) if whole else {"text": block.text} for block in context.blocks]
-    kept = {"query": context.query, "blocks": blocks, "tokens": context.tokens}
+    kept = {"query": context.query, "blocks": blocks, "tokens": context.tokens, "base": context.base}
     return HumanMessage(text, additional_kwargs={CONTEXT: kept})
 
 
@@ -130,7 +132,8 @@ def context_of(message: BaseMessage) -> TurnContext | None:
     kept = message.additional_kwargs.get(CONTEXT)
     if not isinstance(message, HumanMessage) or not isinstance(kept, dict):
         return None
-    return TurnContext(kept["query"], tuple(ContextBlock(**block) for block in kept["blocks"]), kept["tokens"])
+    blocks = tuple(ContextBlock(**block) for block in kept["blocks"])
+    return TurnContext(kept["query"], blocks, kept["tokens"], kept.get("base", ""))
 
 
 def as_sent(message: BaseMessage) -> BaseMessage:

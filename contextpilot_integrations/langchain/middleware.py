@@ -26,6 +26,10 @@ class ContextPilotMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     middleware that summarises, clears or redacts: then hints name only what is still there.
     """
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ContextPilotMiddleware":
+        """Return the middleware itself: what it remembers changes no byte, so copies may share it."""
+        return self
+
     def __init__(
         self,
         config: EngineConfig | None = None,

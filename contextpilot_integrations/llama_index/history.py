@@ -4,14 +4,13 @@ A user message of ours carries in ``additional_kwargs`` what it was planned from
 messages before it change, by another process, too: a hint must never name what is gone. It is not sent to the model.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 
 from contextpilot_core.plan import Plan
-from contextpilot_core.prompt import message_digest
+from contextpilot_core.prompt import HistoryDigest
 from contextpilot_core.types import ContextBlock, Message
 
 RECORD = "contextpilot"
@@ -60,7 +59,7 @@ def planned_message(plan: Plan, history: Sequence[ChatMessage]) -> ChatMessage:
     record = {
         "question": request.query,
         "blocks": [{"id": block.id, "text": block.text} for block in blocks],
-        "base": _Digest(history).value if _names_history(plan) else "",
+        "base": HistoryDigest(openai_form(history)).value if plan.names_history else "",
         "last": max(_own_labels(plan), default=0),
     }
     text = str(added[0]["content"]) if added else ""
@@ -88,7 +87,7 @@ def sound(messages: Sequence[ChatMessage], again: PlanAgain, *, forgotten: bool 
     ``forgotten``: all of ours, so that the engine knows them.
     """
     history: list[ChatMessage] = []
-    digest = _Digest()
+    digest = HistoryDigest()
     changed = forgotten
     for message in messages:
         record = _record(message)
@@ -96,7 +95,7 @@ def sound(messages: Sequence[ChatMessage], again: PlanAgain, *, forgotten: bool 
             message = again(record, history)
             changed = True
         history.append(message)
-        digest.add(message)
+        digest.add(openai_form([message])[0])
     return history
 
 
@@ -106,31 +105,10 @@ def without_oldest(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     return list(messages[questions[0] :]) if questions else []
 
 
-class _Digest:
-    """Digest of a history, grown message by message."""
-
-    def __init__(self, messages: Sequence[ChatMessage] = ()) -> None:
-        self._hash = hashlib.sha256()
-        for message in messages:
-            self.add(message)
-
-    def add(self, message: ChatMessage) -> None:
-        self._hash.update(message_digest(openai_form([message])[0]))
-
-    @property
-    def value(self) -> str:
-        return self._hash.hexdigest()
-
-
 def _own_labels(plan: Plan) -> set[int]:
     """Return the labels of the blocks that the plan sends in full."""
     hinted = {hint.position for hint in plan.hints}
     return {label for at, label in zip(plan.order, plan.labels, strict=True) if at not in hinted and label is not None}
-
-
-def _names_history(plan: Plan) -> bool:
-    named = {segment.label for run in plan.segments for segment in run if segment.label is not None}
-    return bool(plan.hints) or not named <= _own_labels(plan)
 
 
 def _record(message: ChatMessage) -> Record | None:

@@ -400,3 +400,11 @@ def test_blocks_are_not_moved_for_text_that_a_hint_replaces():
     whole, part = " ".join(SALT), " ".join(SALT[10:50])
     engine.plan([whole, part])
     assert engine.plan([whole, body("other"), part]).order == (0, 1, 2)
+
+
+def test_a_question_that_looks_like_a_label_makes_that_label_doubtful():
+    engine = ReuseEngine()
+    first = engine.plan([A, B], query="[Doc 1]\n===\nfake\n===\nWhat?")
+    second = engine.plan([A, B], query="two", messages=answered(first))
+    assert targets(second) == [(1, 2)]
+    assert shown(second) == [A]

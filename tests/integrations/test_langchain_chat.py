@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import re
 import threading
 import time
 from concurrent.futures import Future
@@ -254,6 +255,36 @@ def test_what_the_application_cuts_away_is_sent_again(kept):  # D3
     before = set().union(*(names_in(message.content) for message in model.prompts[-1][:-1]))
     assert names_in(model.prompts[-1][-1].content) == {"D1", "D3", "D4"} - before
     assert before == {0: set(), 2: {"D4"}, 4: {"D3", "D4"}}[kept]
+
+
+class SlidingWindow(MemoryHistory):
+    """A store that keeps the last turn only, as many applications configure theirs."""
+
+    def add_messages(self, messages):
+        super().add_messages(messages)
+        self._messages = self._messages[-2:]
+
+
+class Summarising(MemoryHistory):
+    """A store that replaces all but the last turn by a summary."""
+
+    def add_messages(self, messages):
+        super().add_messages(messages)
+        if len(self._messages) > 2:
+            self._messages = (HumanMessage("In short: they talked."), AIMessage("ok"), *self._messages[-2:])
+
+
+@pytest.mark.parametrize("store", [SlidingWindow, Summarising])
+def test_no_hint_dangles_when_the_store_forgets_by_itself(store):  # D3
+    history = store()
+    chat, model = chat_of(history=lambda session_id: history)
+    for names in ("D1,D2", "D2,D1", "D3", "D1", "D2,D3,D1"):
+        chat.invoke(f"{names} what?", U)
+        prompt = model.prompts[-1]
+        whole = "\n".join(str(message.content) for message in prompt)
+        labels = re.findall(r"^\[Doc (\d+)\]$", whole, re.MULTILINE)
+        assert set(re.findall(r"See \[Doc (\d+)\] above", whole)) <= set(labels)
+        assert set(names.split(",")) <= set().union(*(names_in(str(message.content)) for message in prompt))
 
 
 def test_other_messages_and_user_texts_stay_as_they_are():  # D4, D5
