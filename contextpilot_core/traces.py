@@ -65,8 +65,6 @@ def load_trace(path: Path, queries: Path | None = None) -> list[TraceItem]:
             conversations.append([_item(where, turn, turn.get("evidence_ids")) for turn in line["turns"]])
         else:
             singles.append(_item(where, line, evidence.get(line.get("query_id"))))
-    if queries is not None and not any(map(bool, evidence.values())):
-        raise TraceError(f"{queries}: no line has 'evidence_ids'; give a file of queries that knows its evidence")
     longest = max(map(len, conversations), default=0)
     turns = [turns[number] for number in range(longest) for turns in conversations if number < len(turns)]
     return singles + turns

@@ -90,6 +90,8 @@ def replay(
         documents, items = load_corpus(corpus), load_trace(trace, queries)
         if not any(item.doc_ids for item in items):
             raise TraceError(f"{trace}: no line has any doc_ids; give a trace of retrieved documents")
+        if queries is not None and not any(item.evidence for item in items):
+            raise TraceError(f"{queries}: no evidence_ids for any query of the trace; give queries that know theirs")
         with _progress(console) as bar:
             task = bar.add_task("replay", total=None)
             result = run_replay(

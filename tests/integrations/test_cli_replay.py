@@ -73,3 +73,13 @@ def test_a_missing_document_names_the_option(files: list[str], tmp_path: Path):
     done = run(files[0], "--corpus", str(other))
     assert done.exit_code == 2
     assert "--corpus" in done.output
+
+
+def test_files_without_content_are_refused(files: list[str], tmp_path: Path):
+    empty, queries = tmp_path / "empty.jsonl", tmp_path / "queries.jsonl"
+    empty.write_text(json.dumps({"query_id": "q", "doc_ids": []}) + "\n")
+    queries.write_text(json.dumps({"id": "ab"}) + "\n")
+    for arguments, said in (([str(empty), *files[1:]], "doc_ids"), ([*files, "--queries", str(queries)], "evidence")):
+        done = run(*arguments)
+        assert done.exit_code == 2
+        assert said in done.output
