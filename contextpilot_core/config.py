@@ -52,7 +52,7 @@ class EngineConfig:
     hint: str = DEFAULT_HINT
     unlabelled_hint: str = DEFAULT_UNLABELLED_HINT
     span_hint: str = DEFAULT_SPAN_HINT
-    max_visits: int = 128
+    max_visits: int = 64
     max_requests: int = 250_000
     max_messages: int = 20_000
     message_seconds: float = 3_600.0

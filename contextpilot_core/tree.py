@@ -93,7 +93,7 @@ class PrefixTree:
             blocks = node.blocks
             end = offset
             while end < len(blocks) and blocks[end] in inside:
-                if blocks[end] in optional:
+                if optional and blocks[end] in optional:
                     if not left:
                         break
                     left -= 1
@@ -258,7 +258,7 @@ def _children_inside(node: Node, wanted: Sequence[int], inside: Collection[int])
     if len(children) < len(wanted):
         found = [child for block, child in children.items() if block in inside]
     else:
-        found = [children[block] for block in wanted if block in children]
+        found = [child for block in wanted if (child := children.get(block)) is not None]
     if len(found) > 1:
         found.sort(key=_edge_tokens)
     return found
