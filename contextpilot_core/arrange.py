@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextpilot_core.clustering import greedy_forest
 from contextpilot_core.config import Schedule
 from contextpilot_core.index import Arranged, Lead, Path
-from contextpilot_core.scheduling import depth_first, keep_session_order, paper_schedule
+from contextpilot_core.scheduling import arrival, depth_first, keep_session_order, paper_schedule
 
 
 def group(keys: Sequence[Hashable]) -> list[list[int]]:
@@ -45,7 +45,7 @@ def schedule(
     Groups share no prefix, so each stays together: first come, first served.
     """
     if how == "arrival":
-        return list(range(len(sessions)))
+        return arrival(len(sessions))
     order: Callable[[Sequence[Path]], list[int]] = paper_schedule if how == "paper" else depth_first
     slots = [members[place] for members, result in zip(groups, arranged, strict=True) for place in order(result.paths)]
     return keep_session_order(slots, sessions)

@@ -26,7 +26,7 @@ def plan_batch(registry: Registry, batch: Sequence[Prepared], config: EngineConf
         for position in sequence:
             plans[position] = registry.settle(waiting.pop(position), commit=commit, lead=proposals[position])
     finally:
-        registry.drop(waiting.values())
+        registry.cancel(waiting.values())
     return BatchPlan(tuple(plans[position] for position in range(len(batch))), tuple(sequence))
 
 

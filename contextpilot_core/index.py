@@ -119,7 +119,7 @@ class ContextIndex:
             )
             self._tree_of[request_id] = head
         for other in self.view.admit(head + context, request_id):
-            self._leave_tree(other)
+            self.leave_tree(other)
 
     def install(self, head: Path, tree: ContextTree, contexts: Mapping[str, Path]) -> bool:
         """Strategy "paper": take over a tree that was clustered from ``contexts``; False when there is one already."""
@@ -146,7 +146,7 @@ class ContextIndex:
 
     def evict(self, request_id: str) -> int | None:
         """Forget a request: the tokens that left the view, or None when the id is unknown."""
-        self._leave_tree(request_id)
+        self.leave_tree(request_id)
         return self.view.release(request_id)
 
     def learn(self, head: Path, orders: Sequence[Path]) -> None:
@@ -155,7 +155,8 @@ class ContextIndex:
             _, fresh = self._learnt.insert(head + order)
             self.blocks.acquire(fresh)
 
-    def _leave_tree(self, request_id: str) -> None:
+    def leave_tree(self, request_id: str) -> None:
+        """Strategy "paper": take a request out of its tree, if it is in one."""
         head = self._tree_of.pop(request_id, None)
         if head is None:
             return

@@ -61,6 +61,9 @@ class Registry:
                 sent = sum([weights[sketch.ids[position]] for position in plan.order if position in sketch.ids])
                 self._counters.add(plan, sent, sketch.hinted_tokens, committed=commit)
                 return plan
+            except BaseException:
+                opened.space.index.leave_tree(opened.name)
+                raise
             finally:
                 self.drop((opened,))
 
@@ -70,6 +73,13 @@ class Registry:
             for opened in batch:
                 opened.space.drop(opened.sketch)
                 opened.space.reserved.discard(opened.name)
+
+    def cancel(self, batch: Iterable[Opened]) -> None:
+        """Drop requests of a batch that broke off, and take them out of the tree that was clustered for it."""
+        with self.lock:
+            for opened in batch:
+                opened.space.index.leave_tree(opened.name)
+                self.drop((opened,))
 
     def commit(self, plan: Plan) -> bool:
         """Confirm a plan in flight."""

@@ -24,14 +24,6 @@ class Node:
         self.children: dict[int, Node] = {}
         self.requests: dict[str, None] = {}
 
-    def depth(self) -> int:
-        """Return how many blocks the path to the end of this node has."""
-        node, blocks = self, 0
-        while node.parent is not None:
-            blocks += len(node.blocks)
-            node = node.parent
-        return blocks
-
 
 class PrefixTree:
     """Search, insert and remove paths; every operation is iterative, O(length of the path).

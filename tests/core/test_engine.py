@@ -602,6 +602,29 @@ def test_a_wrong_token_counter_is_named(answer: object, rule: str):
     engine.check_integrity()
 
 
+@pytest.mark.parametrize("strategy", ["greedy", "paper"])
+def test_a_batch_that_breaks_off_leaves_nothing_of_what_was_not_planned(strategy: str):
+    def count(text: str) -> int:
+        if text.startswith("Relevance"):
+            raise ZeroDivisionError
+        return len(text) // 4
+
+    engine = ReuseEngine(EngineConfig(strategy=strategy), token_counter=count)  # type: ignore[arg-type]
+    batch = [request("x", "a", "b"), request("y", "b", "a"), request("z", "a", "b")]
+    with pytest.raises(ZeroDivisionError):
+        engine.plan_batch(batch)
+    engine.check_integrity()
+    stats = engine.stats()
+    engine.evict([f"r{number}" for number in range(1, 4)])
+    engine.check_integrity()
+    assert engine.stats().known_blocks == 0
+    space = engine._registry._spaces["default"]
+    assert stats.live_requests == stats.planned
+    assert not space.reserved
+    assert not space.index._tree_of
+    assert not space.index._trees
+
+
 def test_callables_and_flags_are_checked_when_the_engine_is_made():
     for fields in ({"token_counter": 5}, {"clock": 5}):
         with pytest.raises(ConfigError, match=next(iter(fields))):
