@@ -68,7 +68,7 @@ def match(size: int) -> dict[str, Any]:
             view.admit(order, str(number))
         else:
             times.append(elapsed)
-    return {"live_contexts": len(view.tree.requests), **_percentiles(times)}
+    return {"live_contexts": len(view), **_percentiles(times)}
 
 
 def plan(size: int) -> dict[str, Any]:

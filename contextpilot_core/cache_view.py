@@ -29,6 +29,14 @@ class CacheView:
         """The paths that are cached; for reading only."""
         return self._tree
 
+    def __len__(self) -> int:
+        """Return the number of live requests."""
+        return len(self._tree.requests)
+
+    def holds(self, request_id: str) -> bool:
+        """Tell whether a request is live."""
+        return self._tree.end_of(request_id) is not None
+
     @property
     def tokens(self) -> int:
         """Tokens that are believed to be cached."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from contextpilot_core.batch import learn, plan_batch
+from contextpilot_core.blocks import BlockTable
+from contextpilot_core.cache_view import CacheView
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.intake import Prepared, prepare
@@ -13,6 +15,7 @@ from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.registry import Registry
 from contextpilot_core.tokens import TokenCounter, checked, estimate_tokens
 from contextpilot_core.types import ContextBlock, ContextRequest, EngineStats, EvictionReport, Message
+from contextpilot_core.view import View
 
 
 class ReuseEngine:
@@ -38,7 +41,7 @@ class ReuseEngine:
                 raise ConfigError(f"{name}={value!r} must be callable, or None for the default; give a function")
         self._config = config or EngineConfig()
         count = estimate_tokens if token_counter is None else checked(token_counter)
-        self._registry = Registry(self._config, count, clock or time.monotonic)
+        self._registry = Registry(self._config, count, clock or time.monotonic, self._new_view)
 
     @property
     def config(self) -> EngineConfig:
@@ -148,6 +151,9 @@ class ReuseEngine:
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless all state is sound (for tests: it visits everything)."""
         self._registry.check_integrity()
+
+    def _new_view(self, namespace: str, blocks: BlockTable) -> View:
+        return CacheView(blocks, capacity=self._config.cache_tokens, max_requests=self._config.max_requests)
 
     def _prepare(self, requests: Iterable[ContextRequest]) -> list[Prepared]:
         if isinstance(requests, (ContextRequest, str)) or not isinstance(requests, Iterable):

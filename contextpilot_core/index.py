@@ -5,15 +5,15 @@ orders learnt by ``warm``. Paths begin with the *head*: what stands in the promp
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from contextpilot_core.blocks import BlockTable
-from contextpilot_core.cache_view import CacheView
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.context_tree import ContextTree
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.tree import PrefixTree
+from contextpilot_core.view import View
 
 Path = tuple[int, ...]
 
@@ -56,12 +56,15 @@ def _allowed(blocks: Sequence[int], candidates: Candidates) -> Path:
 
 
 class ContextIndex:
-    """Match, insert and evict by namespace; one owner each for ids, cache view, paper trees and learnt orders."""
+    """Match, insert and evict by namespace; one owner each for ids, cache view, paper trees and learnt orders.
 
-    def __init__(self, config: EngineConfig) -> None:
+    ``new_view`` makes the view over the interned blocks.
+    """
+
+    def __init__(self, config: EngineConfig, new_view: Callable[[BlockTable], View]) -> None:
         self._config = config
         self.blocks = BlockTable()
-        self.view = CacheView(self.blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
+        self.view = new_view(self.blocks)
         self._learnt = PrefixTree(self.blocks.tokens)
         self._trees: dict[Path, ContextTree] = {}
         self._tree_of: dict[str, Path] = {}

@@ -3,7 +3,9 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
+from contextpilot_core.blocks import BlockTable
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.counters import Counters
 from contextpilot_core.errors import RequestTypeError
@@ -14,6 +16,10 @@ from contextpilot_core.planner import Draft
 from contextpilot_core.space import Namespace
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import EngineStats
+from contextpilot_core.view import View
+
+NewView = Callable[[str, BlockTable], View]
+"""Makes the view of a namespace over its interned blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +34,13 @@ class Opened:
 class Registry:
     """Owns the namespaces, the counters and the ids that requests get; every method takes the lock itself."""
 
-    def __init__(self, config: EngineConfig, count: TokenCounter, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, config: EngineConfig, count: TokenCounter, clock: Callable[[], float], new_view: NewView
+    ) -> None:
         self.lock = threading.RLock()
         self._rendering = Rendering(config, count, self._rendered)
         self._clock = clock
+        self._new_view = new_view
         self._spaces: dict[str, Namespace] = {}
         self._counters = Counters()
         self._next_id = 0
@@ -126,7 +135,7 @@ class Registry:
             return EngineStats(
                 **asdict(self._counters),
                 in_flight=sum(len(space.in_flight) for space in spaces),
-                live_requests=sum(len(space.index.view.tree.requests) for space in spaces),
+                live_requests=sum(len(space.index.view) for space in spaces),
                 cached_tokens=sum(space.index.view.tokens for space in spaces),
                 known_blocks=sum(len(space.index.blocks) for space in spaces),
                 known_messages=sum(len(space.conversations) for space in spaces),
@@ -142,7 +151,9 @@ class Registry:
     def _space(self, namespace: str) -> Namespace:
         space = self._spaces.get(namespace)
         if space is None:
-            space = self._spaces[namespace] = Namespace(self._rendering, self._clock)
+            space = self._spaces[namespace] = Namespace(
+                self._rendering, self._clock, partial(self._new_view, namespace)
+            )
         self._counters.expired += space.expire()
         return space
 

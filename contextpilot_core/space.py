@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
+from contextpilot_core.blocks import BlockTable
 from contextpilot_core.conversations import Conversations
 from contextpilot_core.dedup import body_digest
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
@@ -11,18 +12,21 @@ from contextpilot_core.index import ContextIndex, Lead
 from contextpilot_core.intake import Prepared
 from contextpilot_core.plan import Plan, Rendering, Ticket
 from contextpilot_core.planner import Draft, choose, draft
+from contextpilot_core.view import View
 from contextpilot_core.visible import message_record
 
 
 class Namespace:
     """State of one namespace; the engine holds the lock around every call."""
 
-    def __init__(self, rendering: Rendering, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, rendering: Rendering, clock: Callable[[], float], new_view: Callable[[BlockTable], View]
+    ) -> None:
         config = rendering.config
         self._config = config
         self._rendering = rendering
         self._clock = clock
-        self.index = ContextIndex(config)
+        self.index = ContextIndex(config, new_view)
         self.conversations = Conversations(limit=config.max_messages, seconds=config.message_seconds, clock=clock)
         # In the order of their deadlines: all plans wait equally long.
         self.in_flight: OrderedDict[str, Ticket] = OrderedDict()
@@ -31,11 +35,7 @@ class Namespace:
 
     def is_live(self, request_id: str) -> bool:
         """Tell whether an id is taken."""
-        return (
-            request_id in self.in_flight
-            or request_id in self.reserved
-            or self.index.view.tree.end_of(request_id) is not None
-        )
+        return request_id in self.in_flight or request_id in self.reserved or self.index.view.holds(request_id)
 
     def reserve(self, request_id: str) -> None:
         """Take an id for a request that will be settled soon.
