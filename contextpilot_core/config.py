@@ -1,7 +1,7 @@
 """The engine's configuration: one frozen object, checked when it is made."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from contextpilot_core.errors import ConfigError
@@ -24,6 +24,7 @@ class EngineConfig:
     strategy: "greedy" (ours), "paper" (clustering, algorithms 1-5) or "none" (retrieval order).
     schedule: execution order of a batch.
     cache_tokens: block tokens that a namespace's cache is believed to hold; None is unbounded.
+    quotas: cache tokens by namespace, in place of ``cache_tokens``: what a tenant's requests may count as cached.
     kv_block: tokens per KV block of the engine behind; reuse is counted in whole KV blocks.
     in_flight_seconds: how long a plan made with ``commit=False`` waits for ``commit`` before it is taken back.
     note: the order note, written only when blocks were moved.
@@ -39,6 +40,7 @@ class EngineConfig:
     strategy: Strategy = "greedy"
     schedule: Schedule = "depth-first"
     cache_tokens: int | None = 40_000
+    quotas: Mapping[str, int] | None = field(default=None, hash=False)
     kv_block: int = 16
     in_flight_seconds: float = 60.0
     note: NoteStyle = "compact"
@@ -67,6 +69,7 @@ class EngineConfig:
             _at_least_one(name, getattr(self, name))
         if self.cache_tokens is not None:
             _at_least_one("cache_tokens", self.cache_tokens, "a positive number, or None for an unbounded cache")
+        self._check_quotas()
         for name in ("in_flight_seconds", "message_seconds"):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not value > 0:
@@ -81,6 +84,22 @@ class EngineConfig:
         for name in ("hint", "span_hint", "unlabelled_hint"):
             _hint_wording(name, getattr(self, name))
         self._check_selection()
+
+    def of(self, namespace: str) -> "EngineConfig":
+        """Return the configuration of one namespace: this one, with the namespace's quota as its ``cache_tokens``."""
+        quota = (self.quotas or {}).get(namespace)
+        return self if quota is None else replace(self, cache_tokens=quota)
+
+    def _check_quotas(self) -> None:
+        if self.quotas is None:
+            return
+        if not isinstance(self.quotas, Mapping) or not all(isinstance(name, str) for name in self.quotas):
+            raise ConfigError(
+                f"quotas is a {type(self.quotas).__name__}; it must map namespaces (str) to cache tokens, or be None"
+            )
+        for name, tokens in self.quotas.items():
+            _at_least_one(f"quotas[{name!r}]", tokens)
+        object.__setattr__(self, "quotas", dict(self.quotas))  # the caller may go on changing theirs
 
     def _check_selection(self) -> None:
         if (self.budget is None) != (self.pinned is None):

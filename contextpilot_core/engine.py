@@ -100,6 +100,16 @@ class ReuseEngine:
         """Plan a batch off the event loop; arguments as `plan_batch`."""
         return await asyncio.to_thread(self.plan_batch, requests, commit=commit)
 
+    def expected_reuse(self, request: ContextRequest) -> int:
+        """Return the ``expected_reused_tokens`` that a plan for ``request`` would have now, in tokens; changes nothing.
+
+        No id is taken, nothing is counted, nothing becomes more recently used.
+
+        Raises:
+            RequestError: the request breaks a rule (`RequestTypeError` for a wrong type).
+        """
+        return self._registry.expect(prepare(request, self._config))
+
     def commit(self, plan: Plan) -> bool:
         """Confirm that a plan in flight was sent; again is harmless.
 
@@ -153,7 +163,8 @@ class ReuseEngine:
         self._registry.check_integrity()
 
     def _new_view(self, namespace: str, blocks: BlockTable) -> View:
-        return CacheView(blocks, capacity=self._config.cache_tokens, max_requests=self._config.max_requests)
+        capacity = self._config.of(namespace).cache_tokens
+        return CacheView(blocks, capacity=capacity, max_requests=self._config.max_requests)
 
     def _prepare(self, requests: Iterable[ContextRequest]) -> list[Prepared]:
         if isinstance(requests, (ContextRequest, str)) or not isinstance(requests, Iterable):

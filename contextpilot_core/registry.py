@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from contextpilot_core.blocks import BlockTable
@@ -75,6 +75,12 @@ class Registry:
                 raise
             finally:
                 self.drop((opened,))
+
+    def expect(self, prepared: Prepared) -> int:
+        """Return the tokens that a plan would find in the prefix cache; none is made."""
+        with self.lock:
+            known = prepared.request.namespace in self._spaces
+            return self._space(prepared.request.namespace).expect(prepared) if known else 0
 
     def drop(self, batch: Iterable[Opened]) -> None:
         """Let go of sketches and reserved ids."""
@@ -151,9 +157,8 @@ class Registry:
     def _space(self, namespace: str) -> Namespace:
         space = self._spaces.get(namespace)
         if space is None:
-            space = self._spaces[namespace] = Namespace(
-                self._rendering, self._clock, partial(self._new_view, namespace)
-            )
+            rendering = replace(self._rendering, config=self._rendering.config.of(namespace))
+            space = self._spaces[namespace] = Namespace(rendering, self._clock, partial(self._new_view, namespace))
         self._counters.expired += space.expire()
         return space
 

@@ -58,6 +58,14 @@ class Namespace:
         """Let go of the ids of a sketch."""
         self.index.blocks.release(sketch.pinned)
 
+    def expect(self, prepared: Prepared) -> int:
+        """Return the tokens that a request would find in the prefix cache."""
+        sketch = self.sketch(prepared)
+        try:
+            return choose(sketch, self.index, self._config, self._rendering.count).expected_tokens
+        finally:
+            self.drop(sketch)
+
     def settle(self, request_id: str, sketch: Draft, *, commit: bool, lead: Lead | None = None) -> Plan:
         """Decide and let the request take its place: visible to later plans, confirmed at once with ``commit``."""
         choice = choose(sketch, self.index, self._config, self._rendering.count, lead)

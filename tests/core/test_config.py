@@ -1,6 +1,8 @@
 """Configuration: defaults, and an error for every value outside its rule."""
 
+import copy
 import dataclasses
+import pickle
 
 import pytest
 
@@ -24,6 +26,9 @@ def test_defaults():
         {"linkage": "ward"},
         {"cache_tokens": 0},
         {"cache_tokens": 1.5},
+        {"quotas": 5},
+        {"quotas": {1: 5}},
+        {"quotas": {"tenant": 0}},
         {"kv_block": 0},
         {"kv_block": True},
         {"max_visits": 0},
@@ -44,3 +49,13 @@ def test_defaults():
 def test_values_outside_their_rule_name_themselves(fields: dict[str, object]):
     with pytest.raises(ConfigError, match=next(reversed(fields))):
         EngineConfig(**fields)  # type: ignore[arg-type]
+
+
+def test_quotas_are_a_copy_and_belong_to_their_namespace():
+    quotas = {"small": 500}
+    config = EngineConfig(cache_tokens=None, quotas=quotas)
+    quotas["small"] = 1
+    assert config.of("small").cache_tokens == 500
+    assert config.of("other") is config
+    assert hash(config) == hash(EngineConfig(cache_tokens=None))
+    assert copy.deepcopy(pickle.loads(pickle.dumps(config))) == config

@@ -1,0 +1,80 @@
+"""Tenants in one engine (case V8): quotas of their own, and no influence of one on the plans of another."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextpilot_core import ContextRequest, EngineConfig, ReuseEngine
+from tests.core.conftest import body
+
+TEXTS = [body(number, 25) for number in range(6)]
+contexts = st.lists(st.sampled_from(TEXTS), max_size=5)
+ACTIONS = ("plan", "in flight", "batch", "abandon", "evict", "expect", "reset", "turn")
+steps = st.tuples(st.sampled_from(ACTIONS), contexts)
+
+
+class Tenant:
+    """Plays steps in one namespace of an engine, and keeps everything that it is told."""
+
+    def __init__(self, engine: ReuseEngine, namespace: str) -> None:
+        self.engine, self.namespace = engine, namespace
+        self.told: list[object] = []
+        self.plans, self.messages = [], []
+
+    def play(self, step: tuple[str, list[str]]) -> None:
+        action, blocks = step
+        mine = {"namespace": self.namespace}
+        request = ContextRequest(blocks=blocks, query="q", request_id=f"id-{len(self.told)}", **mine)
+        if action == "batch":
+            plans = list(self.engine.plan_batch([request, ContextRequest(blocks=blocks[::-1], **mine)]))
+        elif action in ("plan", "in flight"):
+            flags = {"request_id": request.request_id, "commit": action == "plan"}
+            plans = [self.engine.plan(blocks, query="q", **mine, **flags)]
+        elif action == "turn":
+            plans = [self.engine.plan(blocks, query="q", messages=self.messages, **mine)]
+            self.messages = [*plans[0].messages, {"role": "assistant", "content": "yes"}]
+        else:
+            plans = []
+        if action == "abandon" and self.plans:
+            self.told.append(self.engine.abandon(self.plans[-1]))
+        elif action == "evict" and self.plans:
+            self.told.append(self.engine.evict([self.plans[0].request_id], **mine).freed_tokens)
+        elif action == "expect":
+            self.told.append(self.engine.expected_reuse(request))
+        elif action == "reset":
+            self.engine.reset(self.namespace)
+        self.plans += plans
+        self.told.append([(plan.messages, plan.order, plan.expected_reused_tokens, plan.hints) for plan in plans])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.booleans(), steps), max_size=16),
+    st.sampled_from(["greedy", "paper"]),
+    st.sampled_from([None, 60, 300]),
+)
+def test_what_one_tenant_does_never_shows_in_the_plans_of_another(mixed, strategy, cache_tokens):
+    config = EngineConfig(strategy=strategy, cache_tokens=cache_tokens, kv_block=1, max_requests=3, max_messages=4)
+    shared, alone = ReuseEngine(config), ReuseEngine(config)
+    watched, other, reference = Tenant(shared, "a"), Tenant(shared, "b"), Tenant(alone, "a")
+    for is_watched, step in mixed:
+        (watched if is_watched else other).play(step)
+    for is_watched, step in mixed:
+        if is_watched:
+            reference.play(step)
+    # generated ids are counted per engine and are no part of a prompt; everything else is as if it were alone
+    assert watched.told == reference.told
+    shared.check_integrity()
+
+
+def test_a_tenant_has_its_quota_and_the_others_have_the_default():
+    engine = ReuseEngine(EngineConfig(cache_tokens=None, quotas={"small": 200}))
+    for namespace in ("small", "large"):
+        for number in range(9):
+            engine.plan([body(f"{namespace}-{number}")], namespace=namespace)
+    first = {name: ContextRequest(blocks=[body(f"{name}-0")], namespace=name) for name in ("small", "large")}
+    assert engine.expected_reuse(first["small"]) == 0
+    assert engine.expected_reuse(first["large"]) > 0
+    latest = ContextRequest(blocks=[body("small-8")], namespace="small")
+    assert engine.expected_reuse(latest) > 0
+    engine.reset("large")
+    assert 0 < engine.stats().cached_tokens <= 200
