@@ -2,29 +2,42 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from contextpilot_core.batch import learn, plan_batch
 from contextpilot_core.blocks import BlockTable
+from contextpilot_core.cache_reports import CacheReports
 from contextpilot_core.cache_view import CacheView
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.intake import Prepared, prepare
+from contextpilot_core.kv_mirror import KVMirror
 from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.registry import Registry
 from contextpilot_core.tokens import TokenCounter, checked, estimate_tokens
-from contextpilot_core.types import ContextBlock, ContextRequest, EngineStats, EvictionReport, Message
+from contextpilot_core.types import (
+    ContextBlock,
+    ContextRequest,
+    EngineStats,
+    EvictionReport,
+    Message,
+    Observation,
+    Served,
+)
 from contextpilot_core.view import View
+from contextpilot_core.windowing import plan_window
 
 
 class ReuseEngine:
     """Plans prompts for reuse of the prefix cache; thread-safe, deterministic, nothing crosses namespaces.
 
     ``token_counter`` maps a text to tokens (default: an estimate), ``clock`` gives seconds that never go back.
+    ``mirror`` follows the serving engine's KV events: plans then rely on what is really cached, as long as the engine's
+    reports agree; None is an estimate.
 
     Raises:
-        ConfigError: ``config`` is no `EngineConfig`.
+        ConfigError: an argument has the wrong type.
     """
 
     def __init__(
@@ -33,15 +46,20 @@ class ReuseEngine:
         *,
         token_counter: TokenCounter | None = None,
         clock: Callable[[], float] | None = None,
+        mirror: KVMirror | None = None,
     ) -> None:
         if config is not None and not isinstance(config, EngineConfig):
             raise ConfigError(f"config must be an EngineConfig or None, got {type(config).__name__}; build one")
+        if mirror is not None and not isinstance(mirror, KVMirror):
+            raise ConfigError(f"mirror must be a KVMirror or None, got {type(mirror).__name__}; make one")
         for name, value in (("token_counter", token_counter), ("clock", clock)):
             if value is not None and not callable(value):
                 raise ConfigError(f"{name}={value!r} must be callable, or None for the default; give a function")
         self._config = config or EngineConfig()
         count = estimate_tokens if token_counter is None else checked(token_counter)
-        self._registry = Registry(self._config, count, clock or time.monotonic, self._new_view)
+        clock = clock or time.monotonic
+        self._reports = CacheReports(self._config, mirror, clock)
+        self._registry = Registry(self._config, count, clock, self._new_view, self._reports)
 
     @property
     def config(self) -> EngineConfig:
@@ -83,6 +101,22 @@ class ReuseEngine:
         with self._registry.lock:
             return self._registry.settle(self._registry.open(prepared), commit=commit)
 
+    def plan_in_order(self, request: ContextRequest, order: Sequence[int], *, commit: bool = True) -> Plan:
+        """Plan a request again as another engine did: a conversation moves here, and its labels must not change.
+
+        ``order`` is the ``order`` of the plan that was sent. Turn by turn on top of each other, engines of the same
+        configuration render equal messages. Raises as `plan`, and `RequestError` for positions without a block.
+        """
+        _check_flag("commit", commit)
+        prepared = prepare(request, self._config)
+        order = tuple(order)
+        if len(set(order)) < len(order) or not set(order) <= set(prepared.positions):
+            raise RequestError(
+                f"order={order!r} must name positions of distinct blocks, each once; give the order of the plan"
+            )
+        with self._registry.lock:
+            return self._registry.settle(self._registry.open(prepared), commit=commit, order=order)
+
     def plan_batch(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
         """Plan requests together: plans in input order, and a schedule in which neighbours share prefixes.
 
@@ -91,6 +125,14 @@ class ReuseEngine:
         """
         _check_flag("commit", commit)
         return plan_batch(self._registry, self._prepare(requests), self._config, commit=commit)
+
+    def plan_window(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
+        """Plan a few requests that wait together against what is cached now; as `plan_batch`, which ignores that.
+
+        Made for windows of up to some hundred requests. Raises as `plan_batch`.
+        """
+        _check_flag("commit", commit)
+        return plan_window(self._registry, self._prepare(requests), self._config, commit=commit)
 
     async def aplan(self, blocks: Iterable[str | ContextBlock], **options: Any) -> Plan:  # noqa: ANN401
         """Plan one request from a coroutine; arguments as `plan`. Nothing here waits longer than microseconds."""
@@ -120,6 +162,13 @@ class ReuseEngine:
     def abandon(self, plan: Plan) -> bool:
         """Take back a plan in flight that was not sent. Returns False, and changes nothing, when it is not."""
         return self._registry.abandon(plan)
+
+    def observe(self, plan: Plan, served: Served) -> Observation:
+        """Tell what the engine reported for a plan that was sent: the totals of `stats`, drift, and exact tokens.
+
+        With ``served.tokens`` the view learns where the blocks of the prompt lie in the engine's KV blocks.
+        """
+        return self._registry.observe(plan, served)
 
     def evict(self, request_ids: Iterable[str], *, namespace: str = "default") -> EvictionReport:
         """Release requests that the engine no longer caches. Unknown ids are reported; twice is harmless.
@@ -164,7 +213,8 @@ class ReuseEngine:
 
     def _new_view(self, namespace: str, blocks: BlockTable) -> View:
         capacity = self._config.of(namespace).cache_tokens
-        return CacheView(blocks, capacity=capacity, max_requests=self._config.max_requests)
+        estimate = CacheView(blocks, capacity=capacity, max_requests=self._config.max_requests)
+        return self._reports.view(estimate, blocks)
 
     def _prepare(self, requests: Iterable[ContextRequest]) -> list[Prepared]:
         if isinstance(requests, (ContextRequest, str)) or not isinstance(requests, Iterable):

@@ -68,6 +68,7 @@ class ContextIndex:
         self._learnt = PrefixTree(self.blocks.tokens)
         self._trees: dict[Path, ContextTree] = {}
         self._tree_of: dict[str, Path] = {}
+        self.evictions = 0
 
     def lead(self, head: Path, candidates: Candidates) -> Lead:
         """Return the blocks that should come first after ``head``: the longest reusable path, or the paper's match."""
@@ -114,6 +115,12 @@ class ContextIndex:
             return Lead(learnt, worth)
         return Lead(cached)
 
+    def over(self, view: View) -> "ContextIndex":
+        """Return an index of the same blocks over another view: for trying, it knows no learnt orders and no trees."""
+        other = ContextIndex(self._config, lambda _: view)
+        other.blocks = self.blocks
+        return other
+
     def insert(self, request_id: str, head: Path, context: Path) -> None:
         """Let ``request_id`` hold ``head + context`` as the latest path."""
         if self._config.strategy == "paper" and context and request_id not in self._tree_of:
@@ -121,7 +128,9 @@ class ContextIndex:
                 request_id, tuple(dict.fromkeys(context))
             )
             self._tree_of[request_id] = head
-        for other in self.view.admit(head + context, request_id):
+        cut = self.view.admit(head + context, request_id)
+        self.evictions += len(cut)
+        for other in cut:
             self.leave_tree(other)
 
     def install(self, head: Path, tree: ContextTree, contexts: Mapping[str, Path]) -> bool:
@@ -150,7 +159,9 @@ class ContextIndex:
     def evict(self, request_id: str) -> int | None:
         """Forget a request: the tokens that left the view, or None when the id is unknown."""
         self.leave_tree(request_id)
-        return self.view.release(request_id)
+        freed = self.view.release(request_id)
+        self.evictions += freed is not None
+        return freed
 
     def learn(self, head: Path, orders: Sequence[Path]) -> None:
         """Remember ``orders`` as what is usually asked for after ``head``."""

@@ -6,61 +6,12 @@ is not. What arrives out of order or not at all must be noticed by sequence numb
 """
 
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from contextpilot_core.errors import ConfigError, IntegrityError
-from contextpilot_core.kv_events import AllBlocksCleared, BlockHash, BlockRemoved, BlockStored, KVEvent, on_gpu
+from contextpilot_core.errors import ConfigError
+from contextpilot_core.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent, on_gpu
 from contextpilot_core.kv_keys import ROOT, Extras, chain, prompt_extras
-
-
-class _Block:
-    """A block of one rank: its physical copies per KV cache group, and its key unless it is an orphan."""
-
-    __slots__ = ("copies", "key")
-
-    def __init__(self) -> None:
-        self.copies: Counter[int | None] = Counter()
-        self.key: bytes | None = None
-
-
-class _Rank:
-    """The cache of one data-parallel rank, which shares nothing with other ranks."""
-
-    def __init__(self) -> None:
-        self.blocks: dict[BlockHash, _Block] = {}
-        self.by_key: dict[bytes, _Block] = {}
-        self.groups: set[int | None] = set()
-
-    def add(self, name: BlockHash, group: int | None, key: bytes | None) -> None:
-        self.groups.add(group)
-        block = self.blocks.setdefault(name, _Block())
-        block.copies[group] += 1
-        # Two hashes of one key: the engine does not say what tells them apart, so only the first counts.
-        if block.key is None and key is not None and key not in self.by_key:
-            block.key = key
-            self.by_key[key] = block
-
-    def remove(self, name: BlockHash, group: int | None) -> bool:
-        """Return whether such a copy was known."""
-        block = self.blocks.get(name)
-        if block is None or not block.copies[group]:
-            return False
-        block.copies[group] -= 1
-        if not block.copies[group]:
-            del block.copies[group]
-        if not block.copies:
-            del self.blocks[name]
-            if block.key is not None:
-                del self.by_key[block.key]
-        return True
-
-    def holds(self, key: bytes) -> bool:
-        block = self.by_key.get(key)
-        return block is not None and block.copies.keys() >= self.groups
-
-    def leading(self, keys: Sequence[bytes]) -> int:
-        return next((number for number, key in enumerate(keys) if not self.holds(key)), len(keys))
+from contextpilot_core.kv_rank import Rank
 
 
 class KVMirror:
@@ -85,9 +36,10 @@ class KVMirror:
             raise ConfigError(f"block_size={block_size!r} must be a whole number of at least 1, or None; change it")
         self._given = block_size
         self._size = block_size
-        self._ranks: dict[int, _Rank] = {}
+        self._ranks: dict[int, Rank] = {}
         self._suspended: dict[str, str] = {}
         self._ignored = 0
+        self._moment = 0
         self._lock = threading.Lock()
 
     @property
@@ -107,16 +59,21 @@ class KVMirror:
             return dict(self._suspended)
 
     @property
+    def moment(self) -> int:
+        """The number of the present state, which `leading` and `cached_tokens` can be asked about later."""
+        return self._moment
+
+    @property
     def tokens(self) -> int:
         """Tokens in reusable blocks, all ranks together."""
         with self._lock:
-            return sum(len(rank.by_key) for rank in self._ranks.values()) * (self._size or 0)
+            return sum(rank.reusable for rank in self._ranks.values()) * (self._size or 0)
 
     @property
     def orphans(self) -> int:
         """Blocks that are cached, but of unknown content."""
         with self._lock:
-            return sum(len(rank.blocks) - len(rank.by_key) for rank in self._ranks.values())
+            return sum(len(rank) - rank.reusable for rank in self._ranks.values())
 
     @property
     def ignored(self) -> int:
@@ -136,22 +93,22 @@ class KVMirror:
     def apply(self, events: Iterable[KVEvent], rank: int = 0) -> None:
         """Follow ``events`` of one rank, in the order in which the engine published them; others are ignored."""
         with self._lock:
+            self._moment += 1
             for event in events:
                 if isinstance(event, BlockStored):
                     self._store(event, rank)
                 elif isinstance(event, BlockRemoved):
                     self._remove(event, rank)
                 elif isinstance(event, AllBlocksCleared):
-                    self._ranks.pop(rank, None)
+                    self._clear(rank)
 
     def clear(self, rank: int | None = None) -> None:
         """Forget what a rank holds, or all ranks: the engine, or the way to it, starts anew."""
         with self._lock:
-            if rank is None:
-                self._ranks.clear()
-            else:
-                self._ranks.pop(rank, None)
-            if not self._ranks:
+            self._moment += 1
+            for number in self._ranks if rank is None else (rank,):
+                self._clear(number)
+            if not any(map(len, self._ranks.values())):
                 self._size = self._given  # a new engine may have another
 
     def keys(self, token_ids: Sequence[int], *, salt: str | None = None, lora: str | None = None) -> tuple[bytes, ...]:
@@ -174,32 +131,33 @@ class KVMirror:
         with self._lock:
             return any(rank.holds(key) for rank in self._ranks.values())
 
-    def leading(self, keys: Sequence[bytes]) -> int:
-        """Return how many of ``keys``, from the first on, the rank that holds most of them holds."""
-        with self._lock:
-            return max((rank.leading(keys) for rank in self._ranks.values()), default=0)
+    def leading(self, keys: Sequence[bytes], *, at: int | None = None) -> int:
+        """Return how many of ``keys``, from the first on, the rank that holds most of them holds.
 
-    def cached_tokens(self, token_ids: Sequence[int], *, salt: str | None = None, lora: str | None = None) -> int:
+        ``at``: an earlier `moment`, as far back as 100,000 blocks that left are remembered; None is now.
+        """
+        with self._lock:
+            return max((rank.leading(keys, at) for rank in self._ranks.values()), default=0)
+
+    def cached_tokens(
+        self, token_ids: Sequence[int], *, salt: str | None = None, lora: str | None = None, at: int | None = None
+    ) -> int:
         """Return how many leading tokens of a prompt the engine would take from its cache.
 
-        Whole blocks only, and never the last token, which is always computed. Arguments and errors as `keys`.
+        Whole blocks only, and never the last token, which is always computed. Arguments and errors as `keys`,
+        ``at`` as in `leading`.
         """
         size = self._size
         if size is None:
             return 0
-        return size * self.leading(_prompt_keys(token_ids[: max(0, len(token_ids) - 1)], size, salt, lora))
+        keys = _prompt_keys(token_ids[: max(0, len(token_ids) - 1)], size, salt, lora)
+        return size * self.leading(keys, at=at)
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless blocks, copies and keys agree."""
         with self._lock:
             for rank in self._ranks.values():
-                for name, block in rank.blocks.items():
-                    if not block.copies or min(block.copies.values()) < 1 or not block.copies.keys() <= rank.groups:
-                        raise IntegrityError(f"block {name!r} of the mirror has copies {dict(block.copies)}")
-                    if block.key is not None and rank.by_key.get(block.key) is not block:
-                        raise IntegrityError(f"block {name!r} of the mirror is not found by its key")
-                if len(rank.by_key) != sum(block.key is not None for block in rank.blocks.values()):
-                    raise IntegrityError("the mirror finds keys of blocks that left")
+                rank.check_integrity()
 
     def _store(self, event: BlockStored, number: int) -> None:
         if not event.decides_reuse:
@@ -207,10 +165,10 @@ class KVMirror:
         if not self._fits(event):
             self._ignored += len(event.block_hashes)
             return
-        rank = self._ranks.setdefault(number, _Rank())
+        rank = self._ranks.setdefault(number, Rank())
         keys = self._keys_of(event, rank)
         for position, name in enumerate(event.block_hashes):
-            rank.add(name, event.group_idx, keys[position] if keys else None)
+            rank.add(name, event.group_idx, keys[position] if keys else None, self._moment)
 
     def _fits(self, event: BlockStored) -> bool:
         size = event.block_size
@@ -221,17 +179,17 @@ class KVMirror:
             return False
         if self._size is None or (self._given is None and size > self._size):
             # vLLM stores the begun block of a prompt under a smaller size: the full ones are larger.
-            self._ranks.clear()
+            for number in self._ranks:
+                self._clear(number)
             self._size = size
         return size == self._size
 
-    def _keys_of(self, event: BlockStored, rank: _Rank) -> list[bytes] | None:
+    def _keys_of(self, event: BlockStored, rank: Rank) -> list[bytes] | None:
         """The keys of the event's blocks; None for orphans."""
         if event.parent_block_hash is None:
             parent: bytes | None = ROOT
         else:
-            before = rank.blocks.get(event.parent_block_hash)
-            parent = before.key if before is not None else None
+            parent = rank.key_of(event.parent_block_hash)
         if parent is None:
             return None
         try:
@@ -239,12 +197,16 @@ class KVMirror:
         except (TypeError, OverflowError):
             return None  # no tokens that a prompt of ours could have
 
+    def _clear(self, number: int) -> None:
+        if number in self._ranks:
+            self._ranks[number].clear(self._moment)
+
     def _remove(self, event: BlockRemoved, number: int) -> None:
         rank = self._ranks.get(number)
         if not on_gpu(event.medium, event.locality):
             return
         for name in event.block_hashes:
-            if rank is None or not rank.remove(name, event.group_idx):
+            if rank is None or not rank.remove(name, event.group_idx, self._moment):
                 self._ignored += 1
 
 

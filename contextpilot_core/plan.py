@@ -39,6 +39,7 @@ class Ticket:
     home: object
     state: str
     deadline: float | None = None
+    moment: int = 0  # what was known of the engine's cache when the plan was made (`KVMirror.moment`)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,6 +93,13 @@ class Plan:
     def expected_reused_tokens(self) -> int:
         """Block tokens expected in the prefix cache, in whole KV blocks."""
         return self._choice.expected_tokens
+
+    @property
+    def expected_share(self) -> float:
+        """Share of the whole prompt that was expected in the prefix cache, 0 to 1, by the engine's counter."""
+        choice = self._choice
+        text = choice.head_tokens + choice.block_tokens + choice.note_tokens + self._rendering.count(self.request.query)
+        return min(1.0, choice.prefix_tokens / text) if text else 0.0
 
     @cached_property
     def hints(self) -> tuple[Hint, ...]:

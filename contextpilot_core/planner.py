@@ -49,7 +49,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The decision. ``order`` holds positions; ``context`` the ids of the leading blocks before the first hint."""
+    """The decision. ``order`` holds positions; ``context`` the ids of the leading blocks before the first hint.
+
+    Tokens: head_tokens stand before the context, block_tokens are sent in full, prefix_tokens (of both) are cached,
+    expected_tokens are cached of the context, in whole KV blocks.
+    """
 
     order: tuple[int, ...]
     unselected: tuple[int, ...]
@@ -58,6 +62,9 @@ class Choice:
     note: str
     note_tokens: int
     cached_blocks: int
+    head_tokens: int
+    block_tokens: int
+    prefix_tokens: int
     expected_tokens: int
     reason: str
 
@@ -125,6 +132,19 @@ def choose(
     return _choice(draft, moved_order, moved, moved_tokens, (note, note_tokens), f"moved blocks: {numbers}")
 
 
+def keep(
+    draft: Draft, index: ContextIndex, config: EngineConfig, count: TokenCounter, order: tuple[int, ...]
+) -> Choice:
+    """Return the choice of an order that was decided elsewhere, with the note that it had there."""
+    measure = _measure(draft, index, config, count, order)
+    tokens = measure.tokens // config.kv_block * config.kv_block
+    note = None
+    if order != tuple(sorted(order)):
+        text = order_note(config.note, _labels_by_rank(draft, order), count)
+        note = (text, count(text) if text else 0)
+    return _choice(draft, order, measure, tokens, note, "kept the order in which it was sent before")
+
+
 def _worth(draft: Draft, index: ContextIndex, lead: Lead) -> int:
     """Return the tokens that following a lead saves: those cached now, or those it promises."""
     held = index.view.cached_blocks(draft.head + lead.blocks) - len(draft.head)
@@ -136,6 +156,9 @@ class _Measure:
     context: Path
     cached_blocks: int
     tokens: int
+    head_tokens: int
+    block_tokens: int
+    prefix_tokens: int
 
 
 def _measure(
@@ -143,11 +166,15 @@ def _measure(
 ) -> _Measure:
     """Return what is cached of an order; with ``count`` without the runs that span hints replace."""
     path = draft.leading(order)
-    cached = max(0, index.view.cached_blocks(draft.head + path) - len(draft.head))
+    cached_in_all = index.view.cached_blocks(draft.head + path)
+    cached = max(0, cached_in_all - len(draft.head))
     tokens = _tokens(index, path[:cached])
+    head_tokens = _tokens(index, draft.head)
+    prefix_tokens = head_tokens + tokens if cached else _tokens(index, draft.head[:cached_in_all])
+    block_tokens = _tokens(index, [draft.ids[position] for position in order if position in draft.ids])
     if count is not None and config.dedup and config.span_dedup:
         tokens -= _replaced_tokens(draft, order[:cached], config, count)
-    return _Measure(path, cached, tokens)
+    return _Measure(path, cached, tokens, head_tokens, block_tokens, prefix_tokens)
 
 
 def _replaced_tokens(draft: Draft, order: Sequence[int], config: EngineConfig, count: TokenCounter) -> int:
@@ -176,6 +203,9 @@ def _choice(
         note=note[0] if note else "",
         note_tokens=note[1] if note else 0,
         cached_blocks=measure.cached_blocks,
+        head_tokens=measure.head_tokens,
+        block_tokens=measure.block_tokens,
+        prefix_tokens=measure.prefix_tokens,
         expected_tokens=tokens,
         reason=reason,
     )

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from contextpilot_core.blocks import BlockTable
+from contextpilot_core.cache_reports import CacheReports
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.counters import Counters
 from contextpilot_core.errors import RequestTypeError
@@ -15,7 +16,7 @@ from contextpilot_core.plan import Plan, Rendering
 from contextpilot_core.planner import Draft
 from contextpilot_core.space import Namespace
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import EngineStats
+from contextpilot_core.types import EngineStats, Observation, Served
 from contextpilot_core.view import View
 
 NewView = Callable[[str, BlockTable], View]
@@ -35,12 +36,18 @@ class Registry:
     """Owns the namespaces, the counters and the ids that requests get; every method takes the lock itself."""
 
     def __init__(
-        self, config: EngineConfig, count: TokenCounter, clock: Callable[[], float], new_view: NewView
+        self,
+        config: EngineConfig,
+        count: TokenCounter,
+        clock: Callable[[], float],
+        new_view: NewView,
+        reports: CacheReports,
     ) -> None:
         self.lock = threading.RLock()
         self._rendering = Rendering(config, count, self._rendered)
         self._clock = clock
         self._new_view = new_view
+        self._reports = reports
         self._spaces: dict[str, Namespace] = {}
         self._counters = Counters()
         self._next_id = 0
@@ -60,15 +67,16 @@ class Registry:
                 space.reserved.discard(name)
                 raise
 
-    def settle(self, opened: Opened, *, commit: bool, lead: Lead | None = None) -> Plan:
+    def settle(
+        self, opened: Opened, *, commit: bool, lead: Lead | None = None, order: tuple[int, ...] | None = None
+    ) -> Plan:
         """Decide, and let the request take its place; its sketch is dropped either way."""
         sketch = opened.sketch
         with self.lock:
             try:
-                plan = opened.space.settle(opened.name, sketch, commit=commit, lead=lead)
-                weights = opened.space.index.blocks.tokens
-                sent = sum([weights[sketch.ids[position]] for position in plan.order if position in sketch.ids])
-                self._counters.add(plan, sent, sketch.hinted_tokens, committed=commit)
+                plan = opened.space.settle(opened.name, sketch, commit=commit, lead=lead, order=order)
+                plan._ticket.moment = self._reports.moment
+                self._counters.add(plan, sketch.hinted_tokens, committed=commit)
                 return plan
             except BaseException:
                 opened.space.index.leave_tree(opened.name)
@@ -107,6 +115,16 @@ class Registry:
             self._counters.committed += done and waiting
             return done
 
+    def observe(self, plan: Plan, served: Served) -> Observation:
+        """Compare a response with its prediction, and let the view learn the prompt's KV blocks."""
+        with self.lock:
+            space = self._home(plan)
+            observation = self._reports.observe(plan, served)
+            self._counters.observed(observation, served.prompt_tokens)
+            if space is not None and served.tokens is not None:
+                space.record(plan, self._reports.keys(served), served.tokens, self._reports.block_size)
+            return observation
+
     def abandon(self, plan: Plan) -> bool:
         """Take back a plan in flight."""
         with self.lock:
@@ -128,6 +146,7 @@ class Registry:
                 space = self._spaces.pop(name, None)
                 if space is not None:
                     space.close()
+                    self._counters.evictions += space.index.evictions
             if namespace is None:
                 self._counters = Counters()
                 self._next_id = 0
@@ -138,8 +157,12 @@ class Registry:
             spaces = list(self._spaces.values())
             for space in spaces:
                 self._counters.expired += space.expire()
+            totals = asdict(self._counters)
+            totals["evictions"] += sum(space.index.evictions for space in spaces)
             return EngineStats(
-                **asdict(self._counters),
+                **totals,
+                drift=self._reports.drift,
+                source=self._reports.source,
                 in_flight=sum(len(space.in_flight) for space in spaces),
                 live_requests=sum(len(space.index.view) for space in spaces),
                 cached_tokens=sum(space.index.view.tokens for space in spaces),

@@ -1,7 +1,7 @@
 """Everything that one namespace owns: its index, its conversations and its requests in flight."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from weakref import WeakValueDictionary
 
 from contextpilot_core.blocks import BlockTable
@@ -11,7 +11,9 @@ from contextpilot_core.errors import DuplicateRequestError, IntegrityError
 from contextpilot_core.index import ContextIndex, Lead
 from contextpilot_core.intake import Prepared
 from contextpilot_core.plan import Plan, Rendering, Ticket
-from contextpilot_core.planner import Draft, choose, draft
+from contextpilot_core.planner import Draft, choose, draft, keep
+from contextpilot_core.truth_view import TruthView
+from contextpilot_core.types import PromptTokens
 from contextpilot_core.view import View
 from contextpilot_core.visible import message_record
 
@@ -66,9 +68,36 @@ class Namespace:
         finally:
             self.drop(sketch)
 
-    def settle(self, request_id: str, sketch: Draft, *, commit: bool, lead: Lead | None = None) -> Plan:
-        """Decide and let the request take its place: visible to later plans, confirmed at once with ``commit``."""
-        choice = choose(sketch, self.index, self._config, self._rendering.count, lead)
+    def rehearse(self, view: View, steps: Iterable[tuple[Draft, Lead]]) -> int:
+        """Settle requests one by one in ``view`` only: the tokens that they find there, less those of their notes.
+
+        Needs no lock: ``view`` is a fork, and the ids of sketches stay known.
+        """
+        index, kv_block = self.index.over(view), self._config.kv_block
+        saved = 0
+        for sketch, lead in steps:
+            choice = choose(sketch, index, self._config, self._rendering.count, lead)
+            saved += choice.prefix_tokens // kv_block * kv_block - choice.note_tokens
+            view.admit(sketch.head + choice.context)
+        return saved
+
+    def settle(
+        self,
+        request_id: str,
+        sketch: Draft,
+        *,
+        commit: bool,
+        lead: Lead | None = None,
+        order: tuple[int, ...] | None = None,
+    ) -> Plan:
+        """Decide and let the request take its place: visible to later plans, confirmed at once with ``commit``.
+
+        With ``order`` the decision has been made elsewhere.
+        """
+        if order is None:
+            choice = choose(sketch, self.index, self._config, self._rendering.count, lead)
+        else:
+            choice = keep(sketch, self.index, self._config, self._rendering.count, order)
         self.index.insert(request_id, sketch.head, choice.context)
         self.reserved.discard(request_id)
         if commit:
@@ -142,6 +171,12 @@ class Namespace:
         rest = text[len(plan.context.text) :]
         record = message_record(sent, [hint.label for hint in plan.hints], plan.context, rest, path)
         self.conversations.record(body_digest(text), record, plan.request_id)
+
+    def record(self, plan: Plan, keys: Sequence[bytes], tokens: PromptTokens, block_size: int) -> None:
+        """Tell the view which KV blocks hold the prompt of ``plan``, if it follows them."""
+        if isinstance(self.index.view, TruthView):
+            counts = [None if end is None else end // block_size for end in (tokens.start, *tokens.ends)]
+            self.index.view.record(plan.request_id, len(plan._choice.context), tuple(keys), counts)
 
     def close(self) -> None:
         """Mark every plan in flight as gone (before the namespace is forgotten)."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Message: TypeAlias = Mapping[str, Any]
 """One chat message in OpenAI form: ``role``, ``content`` (str, list of parts or None) and whatever else."""
@@ -97,8 +97,51 @@ class EvictionReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PromptTokens:
+    """The exact token ids of one prompt, as the engine computed them.
+
+    ``start``: tokens before the context; ``ends``: tokens up to the end of each of its items, in the order of the
+    prompt. None is unknown.
+    """
+
+    token_ids: Sequence[int]
+    start: int | None = None
+    ends: Sequence[int | None] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """What is known of a prompt after its response. None is unknown, which is not 0.
+
+    ``prompt_tokens``, ``cached_tokens``: as reported; ``cache_salt``: the salt that was sent with it.
+    """
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    tokens: PromptTokens | None = None
+    cache_salt: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """Cached tokens of one request: predicted when it was planned, and as the engine reported them.
+
+    ``source``: what the prediction relied on, the engine's KV events or the estimate.
+    """
+
+    predicted: int | None
+    reported: int | None
+    source: Literal["events", "estimate"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineStats:
-    """Counters since the engine was made or reset, and the present size of its state (tokens are block tokens)."""
+    """Counters since the engine was made or reset, and the present size of its state (tokens are block tokens).
+
+    compared: responses for which a prediction and a report are known; of these prompt_tokens, predicted_tokens and
+    reported_tokens, in the engine's tokens. unreported: responses without a report. drift: mean of predicted minus
+    reported tokens over the last 20. source: what plans rely on now.
+    """
 
     planned: int
     committed: int
@@ -114,4 +157,12 @@ class EngineStats:
     note_tokens: int
     hinted_tokens: int
     dropped_blocks: int
+    evictions: int
+    compared: int
+    unreported: int
+    prompt_tokens: int
+    predicted_tokens: int
+    reported_tokens: int
+    drift: float | None
+    source: Literal["events", "estimate"]
     namespaces: int

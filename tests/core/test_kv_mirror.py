@@ -280,15 +280,15 @@ def test_keys_refuse_what_is_no_token():
 
 def test_integrity_check_sees_lost_copies_and_keys():
     mirror = mirror_of(stored())
-    mirror._ranks[0].by_key.popitem()
+    mirror._ranks[0]._by_key.popitem()
     with pytest.raises(IntegrityError, match="not found by its key"):
         mirror.check_integrity()
     mirror = mirror_of(stored())
-    mirror._ranks[0].blocks[1].copies.clear()
+    mirror._ranks[0]._blocks[1].copies.clear()
     with pytest.raises(IntegrityError, match="copies"):
         mirror.check_integrity()
     mirror = mirror_of(stored())
-    del mirror._ranks[0].blocks[1]
+    del mirror._ranks[0]._blocks[1]
     with pytest.raises(IntegrityError, match="keys of blocks that left"):
         mirror.check_integrity()
 
@@ -302,3 +302,20 @@ def test_the_model_of_the_engine_counts_copies():
     assert [type(event) for event in engine.take()] == [BlockStored, BlockStored, BlockRemoved]
     assert name_of((0,), "a") != name_of((0,))
     assert replace(stored(), medium="CPU").decides_reuse is False
+
+
+def test_an_earlier_moment_can_be_asked_about():
+    engine, mirror = Engine(), KVMirror()
+    tokens = list(range(13))
+    before = mirror.moment
+    engine.admit(tokens)
+    mirror.apply(engine.take())
+    stored = mirror.moment
+    engine.reset()
+    engine.admit(tokens[:8])
+    mirror.apply(engine.take())
+    assert mirror.cached_tokens(tokens, at=before) == 0
+    assert mirror.cached_tokens(tokens, at=stored) == 12
+    assert mirror.cached_tokens(tokens) == mirror.cached_tokens(tokens, at=mirror.moment) == 8
+    mirror.clear()
+    assert mirror.cached_tokens(tokens, at=stored) == 0  # nothing is known of the block size any more

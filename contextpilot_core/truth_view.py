@@ -1,0 +1,172 @@
+"""A view that follows what the engine says it caches, and falls back to the estimate when it cannot be trusted.
+
+What was recorded is looked up among the KV blocks (`truth_tree`). Requests that were planned but whose prompt tokens
+are not known yet, or whose KV blocks have not been reported yet, count as cached for a short while: the next request
+may follow them.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+from contextpilot_core.blocks import BlockTable
+from contextpilot_core.cache_view import CacheView
+from contextpilot_core.errors import IntegrityError
+from contextpilot_core.truth_tree import Keys, TruthTree
+from contextpilot_core.view import Asked, View
+
+SETTLE_SECONDS = 1.0
+"""How long the events of a prompt may take after its response."""
+
+
+class TruthView:
+    """Implements `View` over an ``estimate``.
+
+    ``holds`` tells whether KV blocks are cached, ``trusted`` whether that may be relied on now, ``clock`` gives
+    seconds. A request waits ``patience`` seconds for `record`; while none is ever recorded, the estimate is used.
+    """
+
+    def __init__(
+        self,
+        estimate: View,
+        blocks: BlockTable,
+        holds: Callable[[Keys], bool],
+        trusted: Callable[[], bool],
+        *,
+        max_requests: int,
+        patience: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._estimate = estimate
+        self._tree = TruthTree(blocks, holds)
+        self._weights = blocks.tokens
+        self._expected = CacheView(blocks, capacity=None, max_requests=max_requests)
+        self._paths: OrderedDict[str, tuple[Sequence[int], float]] = OrderedDict()  # not recorded: path, deadline
+        self._settling: OrderedDict[str, tuple[Keys, float]] = OrderedDict()  # recorded, not yet reported
+        self._holds, self._trusted = holds, trusted
+        self._max_requests, self._patience, self._clock = max_requests, patience, clock
+        self._blind = True
+
+    @property
+    def on_truth(self) -> bool:
+        """Whether questions are answered by what the engine said."""
+        return not self._blind and self._trusted()
+
+    @property
+    def tokens(self) -> int:
+        """Block tokens of the estimate: the engine's own figure is its KV blocks'."""
+        return self._estimate.tokens
+
+    def __len__(self) -> int:
+        """Return the number of live requests."""
+        return len(self._estimate)
+
+    def holds(self, request_id: str) -> bool:
+        """Tell whether a request is live."""
+        return self._estimate.holds(request_id)
+
+    def cached_blocks(self, path: Sequence[int]) -> int:
+        """Return how many leading blocks of ``path`` are cached, or will be when the requests before are through."""
+        if not self.on_truth:
+            return self._estimate.cached_blocks(path)
+        self._expire()
+        return max(self._tree.cached_blocks(path), self._expected.cached_blocks(path))
+
+    def longest(
+        self,
+        head: Sequence[int],
+        wanted: Sequence[int],
+        *,
+        max_visits: int,
+        optional: frozenset[int] = frozenset(),
+        allowance: int = 0,
+    ) -> tuple[int, ...]:
+        """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``."""
+        views: tuple[TruthTree | View, ...] = (self._estimate,)
+        if self.on_truth:
+            self._expire()
+            views = self._tree, self._expected
+        found = [
+            view.longest(head, wanted, max_visits=max_visits, optional=optional, allowance=allowance) for view in views
+        ]
+        return max(found, key=lambda path: sum(self._weights[block] for block in path))
+
+    def last_used(self, path: Sequence[int]) -> int:
+        """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""
+        if not self.on_truth:
+            return self._estimate.last_used(path)
+        return self._estimate.last_used(path) or int(self.cached_blocks(path) > 0)
+
+    def fork(self, asked: Sequence[Asked], *, max_visits: int) -> View:
+        """Return a view of its own that answers these requests alike, as far as nothing is driven out meanwhile."""
+        if not self.on_truth:
+            return self._estimate.fork(asked, max_visits=max_visits)
+        self._expire()
+        fork = self._expected.fork(asked, max_visits=max_visits)
+        for head, wanted in asked:
+            for path in self._tree.cached_paths(head, wanted, max_visits=max_visits):
+                fork.admit(path)
+        return fork
+
+    def admit(self, path: Sequence[int], request_id: str | None = None) -> list[str]:
+        """Take ``path`` in: it is expected in the cache until its time is over or it is recorded."""
+        self._expire()
+        if request_id is not None:
+            self._forget_expected(request_id)
+            for other in self._expected.admit(path, request_id):
+                self._forget_expected(other)
+            self._paths[request_id] = path, self._clock() + self._patience
+        return self._estimate.admit(path, request_id)
+
+    def record(self, request_id: str, context: int, keys: Keys, counts: Sequence[int | None]) -> bool:
+        """Learn the KV blocks of a prompt that was sent. Returns False for a request that does not wait for it.
+
+        ``context``: how many blocks of its path come after the head; ``counts``: how many of ``keys`` end before the
+        context, then with each of its blocks, None where unknown (they may go on, or be too few).
+        """
+        if request_id not in self._paths:
+            return False
+        path, _ = self._paths.pop(request_id)
+        head = len(path) - context
+        known = [*counts, *[None] * (context + 1)][: context + 1]
+        ends = [*[None] * (head - 1), *known] if head else known[1:]
+        self._tree.record(request_id, path, keys, ends)
+        self._settling[request_id] = keys[: max(filter(None, known), default=0)], self._clock() + SETTLE_SECONDS
+        self._tree.prune(self._max_requests, keep=self._settling)
+        self._blind = False
+        return True
+
+    def release(self, request_id: str) -> int | None:
+        """Forget a request: the tokens that left the estimate, or None for an unknown id."""
+        self._forget_expected(request_id)
+        known = self._tree.release(request_id)
+        freed = self._estimate.release(request_id)
+        return 0 if freed is None and known else freed
+
+    def _expire(self) -> None:
+        """End the waiting of requests whose time is over or whose KV blocks have come."""
+        now = self._clock()
+        while self._paths and next(iter(self._paths.values()))[1] <= now:
+            self._forget_expected(next(iter(self._paths)))
+            self._blind = True  # nobody tells the tokens any more
+        while self._settling:
+            request_id, (keys, deadline) = next(iter(self._settling.items()))
+            if deadline > now and not self._holds(keys):
+                break
+            self._forget_expected(request_id)
+
+    def _forget_expected(self, request_id: str) -> None:
+        self._paths.pop(request_id, None)
+        self._settling.pop(request_id, None)
+        self._expected.release(request_id)
+
+    def references(self) -> Counter[int]:
+        """Return how often the view refers to each block id."""
+        return self._estimate.references() + self._tree.references() + self._expected.references()
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` unless the parts are sound and agree."""
+        for part in (self._estimate, self._tree, self._expected):
+            part.check_integrity()
+        if len(self._expected) != len(set(chain(self._paths, self._settling))):
+            raise IntegrityError("the requests that are expected in the cache are not those that wait")
