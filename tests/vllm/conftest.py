@@ -18,9 +18,7 @@ _running = pytest.StashKey[VLLMServer]()
 def server(request):
     folder = os.environ.get(VARIABLE)
     if not folder:
-        pytest.skip(
-            f"{VARIABLE} does not name an environment with vLLM; run: make test-vllm"
-        )
+        pytest.skip(f"{VARIABLE} does not name an environment with vLLM; run: make test-vllm")
     with VLLMServer(Environment(Path(folder)), blocks=POOL_BLOCKS) as running:
         request.config.stash[_running] = running
         yield running
