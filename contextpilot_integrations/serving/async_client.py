@@ -1,4 +1,4 @@
-"""The asynchronous twin of `contextpilot_integrations.serving.client.ContextPilotClient`."""
+"""The asynchronous twins of `contextpilot_integrations.serving.client`."""
 
 import asyncio
 import time
@@ -6,57 +6,27 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, Literal, overload
 
 from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.errors import ConfigError
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import Message
-from contextpilot_integrations.serving.chats import (
-    Blocks,
-    Chats,
-    OpenAIClient,
-    closing_async_stream,
-    create_method,
-    held_async,
-)
+from contextpilot_integrations.serving.chats import Blocks, Chats, Query, closing_async_stream, held_async
 from contextpilot_integrations.serving.conversation import Sessions
+from contextpilot_integrations.serving.replicas import Attempt, OpenAIClient, only, refuse_other_kind
 from contextpilot_integrations.serving.streams import AsyncChatStream
-from contextpilot_integrations.serving.turn import ChatResult, Question, Turn, Window, may_refuse_usage
+from contextpilot_integrations.serving.tenants import Tenants
+from contextpilot_integrations.serving.turn import ChatResult, Question, Window, may_refuse_usage
 
 
-class AsyncContextPilotClient:
-    """As `ContextPilotClient`, around an ``openai.AsyncOpenAI``; for the tasks of one event loop."""
+class AsyncChatCalls:
+    """As `ChatCalls`, for the tasks of one event loop."""
 
-    def __init__(
-        self,
-        client: OpenAIClient,
-        *,
-        model: str,
-        engine: ReuseEngine | None = None,
-        max_context_tokens: int | None = None,
-        token_counter: TokenCounter = estimate_tokens,
-        max_sessions: int = 1_000,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        """Wrap ``client``; arguments as `ContextPilotClient`.
-
-        Raises:
-            ConfigError: a value breaks its rule, or ``client`` is not asynchronous.
-        """
-        if hasattr(client, "__enter__") and not hasattr(client, "__aenter__"):
-            raise ConfigError(f"client is a {type(client).__name__}, which is not asynchronous; use ContextPilotClient")
-        self._create = create_method(client)
-        window = Window(max_context_tokens, token_counter)
-        self._chats = Chats(engine, model, Sessions(asyncio.Lock, max_sessions), window, clock)
-
-    @property
-    def engine(self) -> ReuseEngine:
-        """The engine that plans the prompts."""
-        return self._chats.engine
+    def __init__(self, chats: Chats[asyncio.Lock]) -> None:
+        self._chats = chats
 
     @overload
     async def chat(
         self,
         blocks: Blocks,
-        query: str,
+        query: Query,
         *,
         session_id: str | None = None,
         instructions: str = "",
@@ -69,7 +39,7 @@ class AsyncContextPilotClient:
     async def chat(
         self,
         blocks: Blocks,
-        query: str,
+        query: Query,
         *,
         session_id: str | None = None,
         instructions: str = "",
@@ -81,7 +51,7 @@ class AsyncContextPilotClient:
     async def chat(
         self,
         blocks: Blocks,
-        query: str,
+        query: Query,
         *,
         session_id: str | None = None,
         instructions: str = "",
@@ -90,19 +60,14 @@ class AsyncContextPilotClient:
         **create_kwargs: Any,
     ) -> ChatResult | AsyncChatStream:
         """Ask ``query`` about ``blocks``; as `ContextPilotClient.chat`."""
-        pieces = self.stream(
-            blocks, query, session_id=session_id, instructions=instructions, namespace=namespace, **create_kwargs
-        )
-        if stream:
-            return pieces
-        async for _ in pieces:
-            pass
-        return pieces.result
+        question = self._chats.question(blocks, query, session_id, instructions, namespace, create_kwargs)
+        pieces = AsyncChatStream(self._run(question, shown=stream))
+        return pieces if stream else await pieces.read()
 
     def stream(
         self,
         blocks: Blocks,
-        query: str,
+        query: Query,
         *,
         session_id: str | None = None,
         instructions: str = "",
@@ -111,7 +76,33 @@ class AsyncContextPilotClient:
     ) -> AsyncChatStream:
         """Return the answer piece by piece (no ``await``); arguments and errors as `chat`."""
         question = self._chats.question(blocks, query, session_id, instructions, namespace, create_kwargs)
-        return AsyncChatStream(self._run(question))
+        return AsyncChatStream(self._run(question, shown=True))
+
+    async def complete(
+        self,
+        blocks: Blocks,
+        query: str,
+        *,
+        instructions: str = "",
+        namespace: str = "default",
+        **create_kwargs: Any,
+    ) -> ChatResult:
+        """Continue a text prompt; as `ContextPilotClient.complete`."""
+        question = self._chats.text_question(blocks, query, instructions, namespace, create_kwargs)
+        return await AsyncChatStream(self._run(question, shown=False)).read()
+
+    def stream_completion(
+        self,
+        blocks: Blocks,
+        query: str,
+        *,
+        instructions: str = "",
+        namespace: str = "default",
+        **create_kwargs: Any,
+    ) -> AsyncChatStream:
+        """Return what `complete` returns, piece by piece (no ``await``)."""
+        question = self._chats.text_question(blocks, query, instructions, namespace, create_kwargs)
+        return AsyncChatStream(self._run(question, shown=True))
 
     def history(self, session_id: str, *, namespace: str = "default") -> tuple[Message, ...]:
         """Return a session's messages with their contexts; none for an unknown session."""
@@ -121,29 +112,62 @@ class AsyncContextPilotClient:
         """Forget a session's history; its next question starts anew. Returns whether there was one."""
         return self._chats.sessions.forget(namespace, session_id)
 
-    async def _run(self, question: Question) -> AsyncGenerator[str | ChatResult, None]:
+    async def _run(self, question: Question, *, shown: bool) -> AsyncGenerator[str | ChatResult, None]:
         with self._chats.sessions.seat(question.namespace, question.session_id) as seat:
             async with held_async(seat, question):
-                turn = self._chats.turn(seat.conversation, question)
-                async with closing_async_stream(await self._open(turn)) as chunks:
-                    async for chunk in chunks:
-                        if text := turn.feed(chunk):
-                            yield text
-                            seat.owner = asyncio.current_task()
-                result = turn.finish()
+                for attempt in self._chats.attempts(question, seat):
+                    with attempt:
+                        async with closing_async_stream(await _open(attempt)) as chunks:
+                            async for chunk in chunks:
+                                text = attempt.turn.feed(chunk)
+                                if text and shown:
+                                    attempt.seen = True
+                                    yield text
+                                    seat.owner = asyncio.current_task()
+                        result = attempt.turn.finish()
+                        break
         yield result
 
-    async def _open(self, turn: Turn) -> Any:
-        try:
-            try:
-                chunks = await self._create(**turn.arguments(ask_usage=self._chats.ask_usage))
-            except Exception as error:
-                if not (self._chats.ask_usage and may_refuse_usage(error)):
-                    raise
-                chunks = await self._create(**turn.arguments(ask_usage=False))
-                self._chats.ask_usage = False
-        except BaseException:
-            turn.failed()
+
+class AsyncContextPilotClient(AsyncChatCalls):
+    """As `ContextPilotClient`, around an ``openai.AsyncOpenAI``; for the tasks of one event loop."""
+
+    def __init__(
+        self,
+        client: OpenAIClient,
+        *,
+        model: str,
+        engine: ReuseEngine | None = None,
+        tenants: Tenants | None = None,
+        max_context_tokens: int | None = None,
+        token_counter: TokenCounter = estimate_tokens,
+        max_sessions: int = 1_000,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Wrap ``client``; arguments as `ContextPilotClient`.
+
+        Raises:
+            ConfigError: a value breaks its rule, or ``client`` is not asynchronous.
+        """
+        refuse_other_kind(client, asynchronous=True, twin="ContextPilotClient")
+        window = Window(max_context_tokens, token_counter)
+        replicas = only(client, ReuseEngine() if engine is None else engine)
+        super().__init__(Chats(replicas, model, Sessions(asyncio.Lock, max_sessions), window, clock, tenants))
+
+    @property
+    def engine(self) -> ReuseEngine:
+        """The engine that plans the prompts."""
+        return self._chats.replicas.engines[0]
+
+
+async def _open(attempt: Attempt) -> Any:
+    replica, turn = attempt.replica, attempt.turn
+    try:
+        chunks = await replica.create(**turn.arguments(ask_usage=replica.ask_usage))
+    except Exception as error:
+        if not (replica.ask_usage and may_refuse_usage(error)):
             raise
-        turn.sent()
-        return chunks
+        chunks = await replica.create(**turn.arguments(ask_usage=False))
+        replica.ask_usage = False
+    attempt.accepted()
+    return chunks

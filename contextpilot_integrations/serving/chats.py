@@ -1,76 +1,121 @@
-"""What the two chat clients share: everything but the sending, and how their calls wait for each other."""
+"""What all clients share: everything but the sending, and how their calls wait for each other."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Generic, Protocol, TypeAlias
+from copy import deepcopy
+from typing import Any, Generic, TypeAlias
 
 from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.errors import ConfigError, RequestError
-from contextpilot_core.types import ContextBlock
-from contextpilot_integrations.serving.conversation import Conversation, LockT, Seat, Sessions
+from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
+from contextpilot_core.types import ContextBlock, Message
+from contextpilot_integrations.serving.conversation import LockT, Seat, Sessions
+from contextpilot_integrations.serving.replicas import Attempt, Replicas
+from contextpilot_integrations.serving.tenants import Tenants
 from contextpilot_integrations.serving.turn import Question, Turn, Window
 from contextpilot_integrations.session import current_session
 
 Blocks: TypeAlias = Iterable[str | ContextBlock]
-
-
-class OpenAIClient(Protocol):
-    """What is used of an ``openai.OpenAI`` or ``openai.AsyncOpenAI``: ``client.chat.completions.create(...)``."""
-
-    @property
-    def chat(self) -> Any:
-        """The chat endpoints."""
+Query: TypeAlias = str | Sequence[Mapping[str, Any]]
 
 
 class Chats(Generic[LockT]):
-    """What both clients share: everything but the sending."""
+    """What all clients share: everything but the sending."""
 
     def __init__(
         self,
-        engine: ReuseEngine | None,
+        replicas: Replicas,
         model: str,
         sessions: Sessions[LockT],
         window: Window,
         clock: Callable[[], float],
+        tenants: Tenants | None,
     ) -> None:
         if not isinstance(model, str) or not model:
             raise ConfigError(f"model={model!r} must be the name under which the server knows its model; give it")
-        self.engine = ReuseEngine() if engine is None else engine
-        self.sessions = sessions
-        self.ask_usage = True
-        self._model, self._window, self._clock = model, window, clock
+        if tenants is not None and not isinstance(tenants, Tenants):
+            raise ConfigError(f"tenants is a {type(tenants).__name__}; it must be a Tenants, or None for no salts")
+        self.replicas, self.sessions = replicas, sessions
+        self._model, self._window, self._clock, self._tenants = model, window, clock, tenants
 
     def question(
         self,
         blocks: Blocks,
-        query: str,
+        query: Query,
         session_id: str | None,
         instructions: str,
         namespace: str,
         options: dict[str, Any],
     ) -> Question:
-        """Check what the engine does not."""
-        if "messages" in options:
-            raise RequestError(
-                "messages cannot be given, this client builds them: give the question as query, its documents as "
-                "blocks, a system prompt as instructions; earlier turns are kept by session_id"
-            )
-        if "stream" in options:
-            raise RequestError("stream cannot be given here: use chat(...) for a whole answer")
+        """Check what the engine does not; the question of a chat."""
+        parts = _parts(query)
         return Question(
             blocks=tuple(blocks) if isinstance(blocks, Iterator) else blocks,
-            query=query,
+            query="" if parts else query,  # type: ignore[arg-type]  # what is neither, the engine refuses
+            parts=parts,
             instructions=instructions,
             session_id=current_session() if session_id is None else session_id,
             namespace=namespace,
-            options={"model": self._model, **options},
+            options=self._options(namespace, options),
         )
 
-    def turn(self, conversation: Conversation, question: Question) -> Turn:
-        """Plan one turn."""
-        return Turn(self.engine, conversation, question, self._window, self._clock)
+    def text_question(
+        self, blocks: Blocks, query: str, instructions: str, namespace: str, options: dict[str, Any]
+    ) -> Question:
+        """Check what the engine does not; the question of a text prompt."""
+        return Question(
+            blocks=tuple(blocks) if isinstance(blocks, Iterator) else blocks,
+            query=query,
+            is_text=True,
+            instructions=instructions,
+            session_id=None,
+            namespace=namespace,
+            options=self._options(namespace, options),
+        )
+
+    def attempts(self, question: Question, seat: Seat[LockT]) -> Iterator[Attempt]:
+        """Plan the question for one replica after the other, until one does not fail."""
+
+        def turn(engine: ReuseEngine) -> Turn:
+            return Turn(engine, seat.conversation, question, self._window, self._clock)
+
+        return self.replicas.attempts(question, seat.conversation, turn)
+
+    def _options(self, namespace: str, options: dict[str, Any]) -> dict[str, Any]:
+        for name in ("messages", "prompt"):
+            if name in options:
+                raise RequestError(
+                    f"{name} cannot be given, this client builds it: give the question as query, its documents as "
+                    "blocks, a system prompt as instructions; earlier turns are kept by session_id"
+                )
+        if "stream" in options:
+            raise RequestError("stream cannot be given here: use chat(...) for a whole answer")
+        if not isinstance(namespace, str):
+            raise RequestTypeError(f"namespace={namespace!r} must be a str; give the tenant's name, or leave it out")
+        if self._tenants is not None:
+            options = self._tenants.salted(options, namespace)
+        elif len(self.replicas) > 1 and namespace != "default":
+            raise RequestError(
+                f"namespace={namespace!r} at {len(self.replicas)} replicas needs tenants=Tenants(key): without salts "
+                "the tenants share the prefix caches; give the key, or leave the namespace out"
+            )
+        return {"model": self._model, **options}
+
+
+def _parts(query: Query) -> tuple[Message, ...]:
+    """Return the parts of a question that is no plain text. Raises `RequestTypeError`."""
+    if isinstance(query, str) or not isinstance(query, Sequence):
+        return ()
+    parts = list[Message]()
+    for number, part in enumerate(query):
+        if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+            raise RequestTypeError(
+                f"query[{number}] is a {type(part).__name__}; a question is a str, or a list of parts in OpenAI form, "
+                'like {"type": "text", "text": "..."}'
+            )
+        parts.append(deepcopy(dict(part)))  # they stay in the history, and callers may change theirs
+    return tuple(parts)
 
 
 @contextmanager
@@ -110,14 +155,6 @@ def _unfinished(question: Question) -> RequestError:
         f"session_id={question.session_id!r} has an answer that is still being streamed here, and waiting for it "
         "would never end; read it to its end or close it first (with client.stream(...) as stream: ...)"
     )
-
-
-def create_method(client: OpenAIClient) -> Any:
-    """Return ``client.chat.completions.create``. Raises `ConfigError` when there is none."""
-    try:
-        return client.chat.completions.create
-    except AttributeError as error:
-        raise ConfigError(f"client is a {type(client).__name__}; it must be an openai.OpenAI or AsyncOpenAI") from error
 
 
 @contextmanager

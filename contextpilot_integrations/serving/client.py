@@ -6,14 +6,15 @@ from collections.abc import Callable, Generator
 from typing import Any, Literal, overload
 
 from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.errors import ConfigError
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import Message
 from contextpilot_integrations.serving.async_client import AsyncContextPilotClient
-from contextpilot_integrations.serving.chats import Blocks, Chats, OpenAIClient, closing_stream, create_method, held
+from contextpilot_integrations.serving.chats import Blocks, Chats, Query, closing_stream, held
 from contextpilot_integrations.serving.conversation import Sessions
+from contextpilot_integrations.serving.replicas import Attempt, OpenAIClient, only, refuse_other_kind
 from contextpilot_integrations.serving.streams import AsyncChatStream, ChatStream
-from contextpilot_integrations.serving.turn import ChatResult, Question, Turn, Window, may_refuse_usage
+from contextpilot_integrations.serving.tenants import Tenants
+from contextpilot_integrations.serving.turn import ChatResult, Question, Window, may_refuse_usage
 
 __all__ = [
     "AsyncChatStream",
@@ -25,7 +26,138 @@ __all__ = [
 ]
 
 
-class ContextPilotClient:
+class ChatCalls:
+    """The calls of a client, whatever number of servers is behind it; thread-safe."""
+
+    def __init__(self, chats: Chats[threading.Lock]) -> None:
+        self._chats = chats
+
+    @overload
+    def chat(
+        self,
+        blocks: Blocks,
+        query: Query,
+        *,
+        session_id: str | None = None,
+        instructions: str = "",
+        stream: Literal[False] = False,
+        namespace: str = "default",
+        **create_kwargs: Any,
+    ) -> ChatResult: ...
+
+    @overload
+    def chat(
+        self,
+        blocks: Blocks,
+        query: Query,
+        *,
+        session_id: str | None = None,
+        instructions: str = "",
+        stream: Literal[True],
+        namespace: str = "default",
+        **create_kwargs: Any,
+    ) -> ChatStream: ...
+
+    def chat(
+        self,
+        blocks: Blocks,
+        query: Query,
+        *,
+        session_id: str | None = None,
+        instructions: str = "",
+        stream: bool = False,
+        namespace: str = "default",
+        **create_kwargs: Any,
+    ) -> ChatResult | ChatStream:
+        """Ask ``query`` about ``blocks`` (best first) and return the answer, or its stream.
+
+        Args:
+            blocks: retrieved texts; what the session's history already shows is not sent again.
+            query: the question: a text, or a list of parts (images ...), which are passed on unread.
+            session_id: names the conversation; None is the session of ``contextpilot_integrations.session.session``,
+                or no history at all.
+            instructions: the system message, at the start of a conversation.
+            stream: return a `ChatStream` instead.
+            namespace: sessions, orders and caches are shared inside it only.
+            **create_kwargs: go to ``client.chat.completions.create`` untouched (tools, extra_body, temperature ...).
+
+        Raises:
+            RequestError: something cannot be planned as given; nothing was sent.
+        """
+        question = self._chats.question(blocks, query, session_id, instructions, namespace, create_kwargs)
+        pieces = ChatStream(self._run(question, shown=stream))
+        return pieces if stream else pieces.read()
+
+    def stream(
+        self,
+        blocks: Blocks,
+        query: Query,
+        *,
+        session_id: str | None = None,
+        instructions: str = "",
+        namespace: str = "default",
+        **create_kwargs: Any,
+    ) -> ChatStream:
+        """Return the answer piece by piece; arguments and errors as `chat`."""
+        question = self._chats.question(blocks, query, session_id, instructions, namespace, create_kwargs)
+        return ChatStream(self._run(question, shown=True))
+
+    def complete(
+        self,
+        blocks: Blocks,
+        query: str,
+        *,
+        instructions: str = "",
+        namespace: str = "default",
+        **create_kwargs: Any,
+    ) -> ChatResult:
+        """Continue a text prompt (``/v1/completions``, no chat template): instructions, ``blocks``, ``query``.
+
+        There are no sessions. Texts and chats start with different tokens: give them engines (clients) of their own.
+        Arguments and errors as `chat`.
+        """
+        question = self._chats.text_question(blocks, query, instructions, namespace, create_kwargs)
+        return ChatStream(self._run(question, shown=False)).read()
+
+    def stream_completion(
+        self,
+        blocks: Blocks,
+        query: str,
+        *,
+        instructions: str = "",
+        namespace: str = "default",
+        **create_kwargs: Any,
+    ) -> ChatStream:
+        """Return what `complete` returns, piece by piece."""
+        question = self._chats.text_question(blocks, query, instructions, namespace, create_kwargs)
+        return ChatStream(self._run(question, shown=True))
+
+    def history(self, session_id: str, *, namespace: str = "default") -> tuple[Message, ...]:
+        """Return a session's messages with their contexts; none for an unknown session."""
+        return self._chats.sessions.history(namespace, session_id)
+
+    def reset(self, session_id: str, *, namespace: str = "default") -> bool:
+        """Forget a session's history; its next question starts anew. Returns whether there was one."""
+        return self._chats.sessions.forget(namespace, session_id)
+
+    def _run(self, question: Question, *, shown: bool) -> Generator[str | ChatResult, None, None]:
+        """Yield the pieces of the answer, if they are to be ``shown``, and the result."""
+        with self._chats.sessions.seat(question.namespace, question.session_id) as seat, held(seat, question):
+            for attempt in self._chats.attempts(question, seat):
+                with attempt:
+                    with closing_stream(_open(attempt)) as chunks:
+                        for chunk in chunks:
+                            text = attempt.turn.feed(chunk)
+                            if text and shown:
+                                attempt.seen = True
+                                yield text
+                                seat.owner = threading.get_ident()
+                    result = attempt.turn.finish()
+                    break
+        yield result
+
+
+class ContextPilotClient(ChatCalls):
     """Chats through an injected ``openai.OpenAI`` (or anything with ``chat.completions.create``); thread-safe.
 
     A session's history holds its contexts and only ever grows, so that each prompt starts with the whole of the one
@@ -39,6 +171,7 @@ class ContextPilotClient:
         *,
         model: str,
         engine: ReuseEngine | None = None,
+        tenants: Tenants | None = None,
         max_context_tokens: int | None = None,
         token_counter: TokenCounter = estimate_tokens,
         max_sessions: int = 1_000,
@@ -50,6 +183,8 @@ class ContextPilotClient:
             client: the OpenAI client; it stays yours to close.
             model: the server's name for its model.
             engine: plans the prompts; several clients of one server should share it. None: a new one.
+            tenants: sends every request under its namespace's ``cache_salt`` (vLLM, SGLang). None: without, so that
+                all namespaces share the server's prefix cache, and ``extra_body`` is the caller's alone.
             max_context_tokens: the context window; a session that would not fit drops whole oldest turns until its
                 history takes at most half of it. None: no limit.
             token_counter: counts a text's tokens for that; corrected by what the server reports.
@@ -59,124 +194,25 @@ class ContextPilotClient:
         Raises:
             ConfigError: a value breaks its rule, or ``client`` is asynchronous.
         """
-        if hasattr(client, "__aenter__") and not hasattr(client, "__enter__"):
-            raise ConfigError(
-                f"client is a {type(client).__name__}, which is asynchronous; use AsyncContextPilotClient"
-            )
-        self._create = create_method(client)
+        refuse_other_kind(client, asynchronous=False, twin="AsyncContextPilotClient")
         window = Window(max_context_tokens, token_counter)
-        self._chats = Chats(engine, model, Sessions(threading.Lock, max_sessions), window, clock)
+        replicas = only(client, ReuseEngine() if engine is None else engine)
+        super().__init__(Chats(replicas, model, Sessions(threading.Lock, max_sessions), window, clock, tenants))
 
     @property
     def engine(self) -> ReuseEngine:
         """The engine that plans the prompts."""
-        return self._chats.engine
+        return self._chats.replicas.engines[0]
 
-    @overload
-    def chat(
-        self,
-        blocks: Blocks,
-        query: str,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        stream: Literal[False] = False,
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatResult: ...
 
-    @overload
-    def chat(
-        self,
-        blocks: Blocks,
-        query: str,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        stream: Literal[True],
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatStream: ...
-
-    def chat(
-        self,
-        blocks: Blocks,
-        query: str,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        stream: bool = False,
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatResult | ChatStream:
-        """Ask ``query`` about ``blocks`` (best first) and return the answer, or its stream.
-
-        Args:
-            blocks: retrieved texts; what the session's history already shows is not sent again.
-            query: the question.
-            session_id: names the conversation; None is the session of ``contextpilot_integrations.session.session``,
-                or no history at all.
-            instructions: the system message, at the start of a conversation.
-            stream: return a `ChatStream` instead.
-            namespace: sessions, orders and caches are shared inside it only.
-            **create_kwargs: go to ``client.chat.completions.create`` untouched (tools, extra_body, temperature ...).
-
-        Raises:
-            RequestError: something cannot be planned as given; nothing was sent.
-        """
-        pieces = self.stream(
-            blocks, query, session_id=session_id, instructions=instructions, namespace=namespace, **create_kwargs
-        )
-        if stream:
-            return pieces
-        for _ in pieces:
-            pass
-        return pieces.result
-
-    def stream(
-        self,
-        blocks: Blocks,
-        query: str,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatStream:
-        """Return the answer piece by piece; arguments and errors as `chat`."""
-        question = self._chats.question(blocks, query, session_id, instructions, namespace, create_kwargs)
-        return ChatStream(self._run(question))
-
-    def history(self, session_id: str, *, namespace: str = "default") -> tuple[Message, ...]:
-        """Return a session's messages with their contexts; none for an unknown session."""
-        return self._chats.sessions.history(namespace, session_id)
-
-    def reset(self, session_id: str, *, namespace: str = "default") -> bool:
-        """Forget a session's history; its next question starts anew. Returns whether there was one."""
-        return self._chats.sessions.forget(namespace, session_id)
-
-    def _run(self, question: Question) -> Generator[str | ChatResult, None, None]:
-        with self._chats.sessions.seat(question.namespace, question.session_id) as seat, held(seat, question):
-            turn = self._chats.turn(seat.conversation, question)
-            with closing_stream(self._open(turn)) as chunks:
-                for chunk in chunks:
-                    if text := turn.feed(chunk):
-                        yield text
-                        seat.owner = threading.get_ident()
-            result = turn.finish()
-        yield result
-
-    def _open(self, turn: Turn) -> Any:
-        try:
-            try:
-                chunks = self._create(**turn.arguments(ask_usage=self._chats.ask_usage))
-            except Exception as error:
-                if not (self._chats.ask_usage and may_refuse_usage(error)):
-                    raise
-                chunks = self._create(**turn.arguments(ask_usage=False))
-                self._chats.ask_usage = False
-        except BaseException:
-            turn.failed()
+def _open(attempt: Attempt) -> Any:
+    replica, turn = attempt.replica, attempt.turn
+    try:
+        chunks = replica.create(**turn.arguments(ask_usage=replica.ask_usage))
+    except Exception as error:
+        if not (replica.ask_usage and may_refuse_usage(error)):
             raise
-        turn.sent()
-        return chunks
+        chunks = replica.create(**turn.arguments(ask_usage=False))
+        replica.ask_usage = False
+    attempt.accepted()
+    return chunks

@@ -8,6 +8,7 @@ from itertools import islice
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
+from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.plan import Plan
 from contextpilot_core.types import ContextRequest, Message
@@ -18,10 +19,27 @@ TokenCount = Callable[[str], int]
 
 @dataclass(frozen=True)
 class PastTurn:
-    """One turn: the request that was planned, what it added to the messages, and the answer last."""
+    """One turn: the request that was planned and its order, the messages that it added, and the answer.
+
+    ``parts``: what the question had besides text (images ...). The engine is shown them as a message of their own, so
+    that it recognises the context; the server gets one message with both.
+    """
 
     request: ContextRequest
-    messages: tuple[Message, ...]
+    order: tuple[int, ...]
+    context: tuple[Message, ...]
+    parts: tuple[Message, ...]
+    answer: Message
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the engine is shown."""
+        return (*self.context, *_parts_alone(self.parts), self.answer)
+
+    @property
+    def sent(self) -> tuple[Message, ...]:
+        """What the server gets."""
+        return (*_joined(self.context, self.parts), self.answer)
 
 
 @dataclass(frozen=True)
@@ -33,36 +51,58 @@ class History:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All messages, in order."""
+        """All messages as the engine is shown them, in order."""
         return (*self.head, *(message for turn in self.turns for message in turn.messages))
 
-    def extended(self, plan: Plan, answer: Message) -> "History":
+    @property
+    def sent(self) -> tuple[Message, ...]:
+        """All messages as the server gets them, in order."""
+        return (*self.head, *(message for turn in self.turns for message in turn.sent))
+
+    def prompt(self, plan: Plan, parts: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return the messages to send for ``plan``, which was made on top of this history, with ``parts`` behind it."""
+        head, context = self._split(plan)
+        return (*History(head, self.turns).sent, *_joined(context, parts))
+
+    def extended(self, plan: Plan, parts: tuple[Message, ...], answer: Message) -> "History":
         """Return the history after a turn: ``plan`` was made on top of this history, ``answer`` came back."""
-        sent = plan.messages
-        head = self.head or tuple(message for message in sent[:1] if message.get("role") in SYSTEM_ROLES)
-        new = sent[len(head) + sum(len(turn.messages) for turn in self.turns) :]
-        return History(head, (*self.turns, PastTurn(plan.request, (*new, answer))))
+        head, context = self._split(plan)
+        return History(head, (*self.turns, PastTurn(plan.request, plan.order, context, parts, answer)))
 
     def trimmed(
         self,
         tokens: float,
         size: Callable[[tuple[Message, ...]], float],
-        plan: Callable[[ContextRequest, "History"], Plan],
+        again: Callable[["History"], "History"],
     ) -> "History":
         """Return the history without its oldest turns, as few as bring ``size(messages)`` to ``tokens`` or less.
 
-        At least one turn goes, unless there is none. What stays is planned again by ``plan(request, history)``: its
-        hints may name what is gone, and a hint must never dangle.
+        At least one turn goes, unless there is none. What stays is planned ``again``: its hints may name what is gone,
+        and a hint must never dangle.
         """
-        turns = self.turns
-        while turns:
-            turns = turns[1:]
-            history = History(self.head)
-            for turn in turns:
-                history = history.extended(plan(turn.request, history), turn.messages[-1])
-            if size(history.messages) <= tokens:
-                return history
-        return History(self.head)
+        kept = self
+        while kept.turns:
+            kept = again(History(self.head, kept.turns[1:]))
+            if size(kept.sent) <= tokens:
+                break
+        return kept
+
+    def _split(self, plan: Plan) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+        """Return the head of a plan's messages, and what they hold behind this history."""
+        head = self.head or tuple(message for message in plan.messages[:1] if message.get("role") in SYSTEM_ROLES)
+        return head, plan.messages[len(History(head, self.turns).messages) :]
+
+
+def _parts_alone(parts: tuple[Message, ...]) -> tuple[Message, ...]:
+    return ({"role": "user", "content": list(parts)},) if parts else ()
+
+
+def _joined(context: tuple[Message, ...], parts: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the user message of a turn: its text, and the other parts of the question behind it."""
+    if not parts or not context:
+        return context or _parts_alone(parts)
+    *before, last = context
+    return (*before, {**last, "content": [{"type": "text", "text": last["content"]}, *parts]})
 
 
 def message_tokens(message: Message, count: TokenCount) -> int:
@@ -78,10 +118,12 @@ class Conversation:
     """One session: its history, and how far the token counter is off for it.
 
     Changed by one turn at a time. ``scale``: reported prompt tokens per counted token, 1 until a server reported.
+    ``engine``: the one that planned the history, None before the first turn.
     """
 
     history: History = field(default_factory=History)
     scale: float = 1.0
+    engine: ReuseEngine | None = None
 
     def size(self, messages: tuple[Message, ...], count: TokenCount) -> float:
         """Return the expected tokens of ``messages`` as a prompt."""
@@ -150,7 +192,7 @@ class Sessions(Generic[LockT]):
         """Return the messages of a conversation; none when it is not known."""
         with self._guard:
             seat = self._seats.get((namespace, session_id))
-            return seat.conversation.history.messages if seat else ()
+            return seat.conversation.history.sent if seat else ()
 
     def __len__(self) -> int:
         return len(self._seats)

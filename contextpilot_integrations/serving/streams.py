@@ -23,6 +23,12 @@ class ChatStream:
         """The whole answer. Raises `RequestError` before the end."""
         return _finished(self._result)
 
+    def read(self) -> ChatResult:
+        """Read it to its end, and return the whole answer."""
+        for _ in self:
+            pass
+        return self.result
+
     def close(self) -> None:
         """Break the answer off, unless it has ended."""
         self._items.close()
@@ -61,6 +67,12 @@ class AsyncChatStream:
     def result(self) -> ChatResult:
         """The whole answer. Raises `RequestError` before the end."""
         return _finished(self._result)
+
+    async def read(self) -> ChatResult:
+        """Read it to its end, and return the whole answer."""
+        async for _ in self:
+            pass
+        return self.result
 
     async def close(self) -> None:
         """Break the answer off, unless it has ended."""

@@ -1,4 +1,4 @@
-"""One turn of a chat without any input or output: what to send, and what the chunks of the answer add up to."""
+"""One question without any input or output: what to send, and what the chunks of the answer add up to."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.plan import Plan
 from contextpilot_core.types import ContextBlock, ContextRequest, Message
-from contextpilot_integrations.serving.conversation import Conversation, History, TokenCount
+from contextpilot_integrations.serving.conversation import Conversation, History, PastTurn, TokenCount
 from contextpilot_integrations.serving.usage import Usage, read_usage
 
 REFUSED = frozenset({400, 422})
@@ -21,10 +21,12 @@ class ChatResult:
     ``ttft_ms``: milliseconds from sending to the first generated piece, None when nothing was generated.
     ``finish_reason`` None: the stream ended before the answer did, and the turn is not in the history.
     ``message``: the answer in OpenAI form, with its tool calls if the model made any.
+    ``prompt``: what was sent: the messages, or the text of a text prompt.
     """
 
     answer: str
     plan: Plan
+    prompt: tuple[Message, ...] | str
     usage: Usage
     ttft_ms: float | None
     finish_reason: str | None
@@ -33,14 +35,30 @@ class ChatResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What a caller of a client asks for. ``options`` go to the client library untouched."""
+    """What a caller of a client asks for. ``options`` go to the client library untouched.
+
+    ``parts``: the question when it is more than a text. ``is_text``: for a text prompt instead of a chat.
+    """
 
     blocks: Iterable[str | ContextBlock]
     query: str
+    parts: tuple[Message, ...] = ()
+    is_text: bool = False
     instructions: str
     session_id: str | None
     namespace: str
     options: Mapping[str, Any]
+
+    def request(self, messages: tuple[Message, ...] = ()) -> ContextRequest:
+        """Return the request to plan, on top of ``messages``."""
+        return ContextRequest(
+            blocks=self.blocks,  # type: ignore[arg-type]  # any iterable: the engine makes it a tuple
+            query=self.query,
+            instructions=self.instructions,
+            messages=messages,
+            session_id=self.session_id,
+            namespace=self.namespace,
+        )
 
 
 @dataclass(frozen=True)
@@ -70,6 +88,7 @@ class Turn:
         """Plan the prompt. Raises `RequestError`, as ``engine.plan`` does."""
         self._engine, self._conversation, self._question, self._window = engine, conversation, question, window
         self._clock = clock
+        self._earlier: list[Plan] = []  # of the history, where it was planned anew for this turn
         self._history, self.plan = self._fit()
         self._sent_at = clock()
         self._first_at: float | None = None
@@ -78,9 +97,20 @@ class Turn:
         self._finish_reason: str | None = None
         self._usage = Usage()
 
+    @property
+    def prompt(self) -> tuple[Message, ...] | str:
+        """What to send: the messages of a chat, or the text of a text prompt."""
+        if self._question.is_text:
+            return "\n\n".join(message["content"] for message in self.plan.messages)
+        return self._history.prompt(self.plan, self._question.parts)
+
     def arguments(self, *, ask_usage: bool) -> dict[str, Any]:
         """Return the arguments of ``create`` and start the clock."""
-        arguments: dict[str, Any] = {**self._question.options, "messages": list(self.plan.messages), "stream": True}
+        arguments: dict[str, Any] = {**self._question.options, "stream": True}
+        if self._question.is_text:
+            arguments["prompt"] = self.prompt
+        else:
+            arguments["messages"] = list(self.prompt)
         if ask_usage:
             arguments["stream_options"] = {"include_usage": True, **arguments.get("stream_options", {})}
         self._sent_at = self._clock()
@@ -88,11 +118,13 @@ class Turn:
 
     def sent(self) -> None:
         """Note that the server accepted the prompt: from now on it is in the cache."""
-        self._engine.commit(self.plan)
+        for plan in (*self._earlier, self.plan):
+            self._engine.commit(plan)
 
     def failed(self) -> None:
         """Note that the prompt never reached the model."""
-        self._engine.abandon(self.plan)
+        for plan in (self.plan, *self._earlier):
+            self._engine.abandon(plan)
 
     def feed(self, chunk: Any) -> str:
         """Take one chunk of the stream; return the text that it adds to the answer."""
@@ -101,8 +133,8 @@ class Turn:
         if choice is None:
             return ""
         self._finish_reason = getattr(choice, "finish_reason", None) or self._finish_reason
-        delta = choice.delta
-        text = getattr(delta, "content", None) or ""
+        delta = choice if self._question.is_text else choice.delta
+        text = getattr(delta, "text" if self._question.is_text else "content", None) or ""
         calls = getattr(delta, "tool_calls", None) or ()
         if self._first_at is None and (text or calls or _reasoning(delta)):
             self._first_at = self._clock()
@@ -116,60 +148,78 @@ class Turn:
         """Return what came, and append the turn to the history.
 
         Not appended: an answer that broke off, and one with tool calls, which no user message may follow (continue
-        with ``[*result.plan.messages, result.message, <tool results>]``).
+        with ``[*result.prompt, result.message, <tool results>]``).
         """
         answer = "".join(self._pieces)
         message: dict[str, Any] = {"role": "assistant", "content": answer}
         if self._tool_calls:
             message["tool_calls"] = [call for _, call in sorted(self._tool_calls.items())]
-        elif self._finish_reason is not None:
-            if self._window.tokens is not None:
-                self._conversation.learn_scale(self.plan.messages, self._usage.prompt_tokens, self._window.count)
-            self._conversation.history = self._history.extended(self.plan, message)
+        elif self._finish_reason is not None and not self._question.is_text:
+            self._remember(message)
         return ChatResult(
             answer=answer,
             plan=self.plan,
+            prompt=self.prompt,
             usage=self._usage,
             ttft_ms=None if self._first_at is None else 1000.0 * (self._first_at - self._sent_at),
             finish_reason=self._finish_reason,
             message=dict(message),
         )
 
+    def _remember(self, answer: Message) -> None:
+        conversation, history = self._conversation, self._history
+        if self._window.tokens is not None:
+            sent = history.prompt(self.plan, self._question.parts)
+            conversation.learn_scale(sent, self._usage.prompt_tokens, self._window.count)
+        conversation.history = history.extended(self.plan, self._question.parts, answer)
+        conversation.engine = self._engine
+
     def _fit(self) -> tuple[History, Plan]:
         """Plan; when the prompt and the answer would not fit, without the oldest turns, down to half the window."""
-        question = self._question
-        request = ContextRequest(
-            blocks=question.blocks,  # type: ignore[arg-type]  # any iterable: the engine makes it a tuple
-            query=question.query,
-            instructions=question.instructions,
-            session_id=question.session_id,
-            namespace=question.namespace,
-        )
         history = self._conversation.history
-        plan = self._plan(request, history)
+        if self._conversation.engine not in (None, self._engine):
+            history = self._moved(history)
+        plan = self._plan(self._question.request(history.messages))
         if self._window.tokens is None:
             return history, plan
         room = self._window.tokens - self._answer_tokens()
-        while history.turns and self._size(plan.messages) > room:
+        while history.turns and self._size(history.prompt(plan, self._question.parts)) > room:
             self._engine.abandon(plan)
-            history = history.trimmed(self._window.tokens / 2, self._size, self._plan_again)
-            plan = self._plan(request, history)
+            history = history.trimmed(self._window.tokens / 2, self._size, self._planned_again)
+            plan = self._plan(self._question.request(history.messages))
         return history, plan
 
-    def _plan(self, request: ContextRequest, history: History, *, commit: bool = False) -> Plan:
+    def _plan(self, request: ContextRequest) -> Plan:
         return self._engine.plan(
             request.blocks,
             query=request.query,
             instructions=request.instructions,
-            messages=history.messages,
+            messages=request.messages,
             session_id=request.session_id,
             namespace=request.namespace,
-            commit=commit,
+            commit=False,
         )
 
-    def _plan_again(self, request: ContextRequest, history: History) -> Plan:
-        """Plan a turn of the history; it is sent with the prompt of this turn."""
-        return self._plan(request, history, commit=True)
+    def _planned_again(self, history: History) -> History:
+        """Return the history with every turn planned again; they are sent with the prompt of this turn."""
+        return self._replayed(history, lambda request, turn: self._plan(request))
+
+    def _moved(self, history: History) -> History:
+        """Return a history of another engine as one of this engine's: in the same order, so under the same labels."""
+        return self._replayed(
+            history, lambda request, turn: self._engine.plan_in_order(request, turn.order, commit=False)
+        )
+
+    def _replayed(self, history: History, plan: Callable[[ContextRequest, PastTurn], Plan]) -> History:
+        for earlier in reversed(self._earlier):
+            self._engine.abandon(earlier)
+        self._earlier.clear()
+        replayed = History(history.head)
+        for turn in history.turns:
+            again = plan(replace(turn.request, messages=replayed.messages, request_id=None), turn)
+            self._earlier.append(again)
+            replayed = replayed.extended(again, turn.parts, turn.answer)
+        return replayed
 
     def _size(self, messages: tuple[Message, ...]) -> float:
         return self._conversation.size(messages, self._window.count)

@@ -1,0 +1,213 @@
+"""The servers behind a client: which one gets a question, and how each of them does. No input, no output.
+
+A question goes where most of its documents are cached, unless that server has too many more requests than the least
+loaded one; a conversation stays where its history is. A server that fails is left out for a while, then a single
+request finds out whether it is back.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+from contextpilot_core.engine import ReuseEngine
+from contextpilot_core.errors import ConfigError
+from contextpilot_integrations.serving.conversation import Conversation
+from contextpilot_integrations.serving.turn import Question, Turn
+
+_log = logging.getLogger(__name__)
+_BROKEN = frozenset({"APIConnectionError", "TransportError"})
+_LONGEST_WAIT = 32
+
+
+class OpenAIClient(Protocol):
+    """What is used of an ``openai.OpenAI`` or ``openai.AsyncOpenAI``."""
+
+    @property
+    def chat(self) -> Any:
+        """The chat endpoints: ``chat.completions.create(...)``."""
+
+    @property
+    def completions(self) -> Any:
+        """The endpoint of text prompts: ``completions.create(...)``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaStatus:
+    """How a replica does. ``sent``: requests that it was given so far; ``failures``: in a row, 0 when it is up."""
+
+    name: str
+    up: bool
+    outstanding: int
+    sent: int
+    failures: int
+
+
+class Replica:
+    """One server: how to ask it, the engine that knows its cache, and how it does. `Replicas` changes it."""
+
+    def __init__(self, client: OpenAIClient, engine: ReuseEngine, name: str) -> None:
+        """Start as up and idle. Raises `ConfigError` when ``client`` has no chat endpoint."""
+        try:
+            client.chat.completions.create  # noqa: B018 - only whether it is there
+        except AttributeError as error:
+            name = type(client).__name__
+            raise ConfigError(f"client is a {name}; it must be an openai.OpenAI or AsyncOpenAI") from error
+        self.client, self.engine, self.name = client, engine, name
+        self.ask_usage = True
+        self.outstanding = self.sent = self.failures = 0
+        self.retry_at: float | None = None
+        self.probing = False
+
+    def create(self, **arguments: Any) -> Any:
+        """Send a request: a text prompt, or a chat."""
+        endpoint = self.client.completions if "prompt" in arguments else self.client.chat.completions
+        return endpoint.create(**arguments)
+
+    def is_due(self, now: float) -> bool:
+        """Whether it may be given a request: it is up, or it is time to see whether it is back."""
+        return self.retry_at is None or (now >= self.retry_at and not self.probing)
+
+
+class Attempt:
+    """One question at one replica, from its plan to the end of the ``with`` block that sends it.
+
+    A failure of the replica ends there when another one is left to try, and the caller has seen nothing of the answer.
+    """
+
+    def __init__(self, replicas: "Replicas", replica: Replica, turn: Turn, *, is_last: bool) -> None:
+        self.replica, self.turn = replica, turn
+        self.seen = False
+        self.is_probe = replica.retry_at is not None
+        self._replicas, self._is_last = replicas, is_last
+        self._accepted = False
+
+    def accepted(self) -> None:
+        """Note that the server took the prompt: it is up, and the prompt is in its cache."""
+        self._accepted = True
+        self.turn.sent()
+        self._replicas.answered(self.replica)
+
+    def __enter__(self) -> "Attempt":
+        """Return itself; it has begun already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Say how it went; True, which ends the error, when the question is to go on to another replica."""
+        if not self._accepted:
+            self.turn.failed()
+        self._replicas.ended(self, error)
+        return is_failure(error) and not self.seen and not self._is_last
+
+
+class Replicas:
+    """Chooses between servers; thread-safe. One server alone is chosen always, whatever it did before."""
+
+    def __init__(
+        self, replicas: Sequence[Replica], *, max_imbalance: int, retry_seconds: float, clock: Callable[[], float]
+    ) -> None:
+        self._replicas, self._max_imbalance = tuple(replicas), max_imbalance
+        self._retry_seconds, self._clock = retry_seconds, clock
+        self._lock = threading.Lock()
+
+    @property
+    def engines(self) -> tuple[ReuseEngine, ...]:
+        """The engine of every replica, in order."""
+        return tuple(replica.engine for replica in self._replicas)
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    def status(self) -> tuple[ReplicaStatus, ...]:
+        """Return how every replica does, in order."""
+        with self._lock:
+            return tuple(
+                ReplicaStatus(
+                    name=replica.name,
+                    up=replica.retry_at is None,
+                    outstanding=replica.outstanding,
+                    sent=replica.sent,
+                    failures=replica.failures,
+                )
+                for replica in self._replicas
+            )
+
+    def attempts(
+        self, question: Question, conversation: Conversation, make: Callable[[ReuseEngine], Turn]
+    ) -> Iterator[Attempt]:
+        """Yield attempts at different replicas, best first; the one after a failure is made when it is asked for."""
+        left = list(self._replicas)
+        while left:
+            with self._lock:
+                replica = self._choice(left, question, conversation)
+                turn = make(replica.engine)  # while the lock is held: the next choice counts its plan as cached
+                left.remove(replica)
+                attempt = Attempt(self, replica, turn, is_last=not left)
+                replica.outstanding += 1
+                replica.sent += 1
+                replica.probing = attempt.is_probe
+            yield attempt
+
+    def answered(self, replica: Replica) -> None:
+        """Note that a replica answers: it is up."""
+        with self._lock:
+            replica.failures, replica.retry_at, replica.probing = 0, None, False
+
+    def ended(self, attempt: Attempt, error: BaseException | None) -> None:
+        """Note that an attempt is over; a replica that failed is left out, each time in a row twice as long."""
+        replica = attempt.replica
+        if getattr(error, "status_code", None) is not None and not is_failure(error):
+            self.answered(replica)  # it refused this request, which is an answer
+        with self._lock:
+            replica.outstanding -= 1
+            if attempt.is_probe:
+                replica.probing = False
+            if not is_failure(error) or (replica.retry_at is not None and not attempt.is_probe):
+                return  # requests that fail together are one failure
+            wait = self._retry_seconds * min(2**replica.failures, _LONGEST_WAIT)
+            replica.failures += 1
+            replica.retry_at = self._clock() + wait
+        if len(self._replicas) > 1:
+            _log.warning("%s failed (%s): left out for %g s", replica.name, type(error).__name__, wait)
+
+    def _choice(self, left: Sequence[Replica], question: Question, conversation: Conversation) -> Replica:
+        now = self._clock()
+        due = [replica for replica in left if replica.is_due(now)]
+        if not due:  # they may fail again, but what is not tried is not answered
+            return min(left, key=lambda replica: replica.retry_at or now)
+        homes = [replica for replica in due if replica.engine is conversation.engine]
+        if homes or len(due) == 1:
+            return (homes or due)[0]
+        least = min(replica.outstanding for replica in due)
+        free = [replica for replica in due if replica.outstanding - least < self._max_imbalance]
+        request = question.request(conversation.history.messages)
+        return max(free, key=lambda each: (each.engine.expected_reuse(request), -each.outstanding, -each.sent))
+
+
+def only(client: OpenAIClient, engine: ReuseEngine) -> Replicas:
+    """Return the replicas of a client that has one server. Raises as `Replica`."""
+    return Replicas([Replica(client, engine, "server")], max_imbalance=1, retry_seconds=1.0, clock=time.monotonic)
+
+
+def refuse_other_kind(client: OpenAIClient, *, asynchronous: bool, twin: str) -> None:
+    """Raise `ConfigError` for a client that can only be awaited where nothing is, or the reverse."""
+    wanted, other = ("__aenter__", "__enter__") if asynchronous else ("__enter__", "__aenter__")
+    if hasattr(client, other) and not hasattr(client, wanted):
+        kind = "not asynchronous" if asynchronous else "asynchronous"
+        raise ConfigError(f"client is a {type(client).__name__}, which is {kind}; use {twin}")
+
+
+def is_failure(error: BaseException | None) -> bool:
+    """Whether a replica failed: no connection, a connection that broke, or a status of 500 and above.
+
+    Connection errors are known by name: those of the client library, and those of its transport (httpx, httpx2).
+    """
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        return status >= 500
+    return isinstance(error, OSError) or any(kind.__name__ in _BROKEN for kind in type(error).__mro__)

@@ -1,0 +1,68 @@
+"""`plan_in_order`: a conversation that moves to another engine is rendered as it was, whatever is cached there."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextpilot_core import ContextRequest, EngineConfig, RequestError, ReuseEngine
+from tests.core.conftest import body
+
+LONG = body("shared passage", 60)
+TEXTS = [*(body(number, 25) for number in range(5)), LONG, f"Title\n\n{LONG}"]
+contexts = st.lists(st.sampled_from(TEXTS), max_size=6)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(contexts, max_size=4),
+    st.lists(contexts, max_size=4),
+    st.lists(contexts, max_size=4),
+    st.builds(
+        EngineConfig,
+        note=st.sampled_from(["none", "compact", "full"]),
+        kv_block=st.sampled_from([1, 16]),
+        dedup=st.booleans(),
+        budget=st.just(4),
+        pinned=st.just(1),
+    )
+    | st.builds(EngineConfig, strategy=st.sampled_from(["greedy", "paper"]), kv_block=st.just(1)),
+)
+def test_a_conversation_keeps_its_bytes(traffic_there, traffic_here, turns, config):
+    there, here = ReuseEngine(config), ReuseEngine(config)
+    for engine, traffic in ((there, traffic_there), (here, traffic_here)):
+        for blocks in traffic:
+            engine.plan(blocks)
+    plans, messages = [], []
+    for blocks in turns:
+        plans.append(there.plan(blocks, query="q", messages=messages))
+        messages = [*plans[-1].messages, {"role": "assistant", "content": "yes"}]
+    messages = []
+    for plan in plans:
+        request = ContextRequest(blocks=plan.request.blocks, query="q", messages=messages)
+        again = here.plan_in_order(request, plan.order)
+        assert again.messages == plan.messages
+        assert (again.order, again.hints, again.labels, again.moved) == (
+            plan.order,
+            plan.hints,
+            plan.labels,
+            plan.moved,
+        )
+        messages = [*again.messages, {"role": "assistant", "content": "yes"}]
+    assert here.plan(TEXTS, messages=messages).hints == there.plan(TEXTS, messages=messages).hints
+    here.check_integrity()
+
+
+@pytest.mark.parametrize("order", [(0, 0), (2,), (1, -1)])
+def test_an_order_names_blocks(order):
+    with pytest.raises(RequestError, match="positions of distinct blocks"):
+        ReuseEngine().plan_in_order(ContextRequest(blocks=["a", "b", "a"]), order)
+
+
+def test_it_may_be_in_flight():
+    engine = ReuseEngine()
+    request = ContextRequest(blocks=[body("tea"), body("milk")])
+    plan = engine.plan_in_order(request, [1, 0], commit=False)
+    assert (plan.order, plan.moved, engine.stats().in_flight) == ((1, 0), True, 1)
+    assert engine.expected_reuse(request) > 0
+    assert engine.abandon(plan)
+    assert engine.expected_reuse(request) == 0
