@@ -1,40 +1,65 @@
 """Plan many requests together, and learn from many. The lock is held per request only, never while clustering."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from contextpilot_core.arrange import arrange, group, leads, schedule
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.context_tree import ContextTree
-from contextpilot_core.index import Arranged
+from contextpilot_core.index import Arranged, Lead
 from contextpilot_core.intake import Prepared
 from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.registry import Opened, Registry
 
 
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """In which order to send requests (input positions), and what each should lead with (by position)."""
+
+    sequence: Sequence[int]
+    leads: Sequence[Lead | None]
+
+
 def plan_batch(registry: Registry, batch: Sequence[Prepared], config: EngineConfig, *, commit: bool) -> BatchPlan:
-    """Cluster what stands behind the same head, schedule, then settle one by one in the order of the schedule."""
+    """Cluster what stands behind the same head, and plan in the order of the schedule."""
+    return plan_together(registry, batch, partial(_clustered, registry=registry, config=config), commit=commit)
+
+
+def plan_together(
+    registry: Registry, batch: Sequence[Prepared], arrange: Callable[[Sequence[Opened]], Arrangement], *, commit: bool
+) -> BatchPlan:
+    """Open all requests, arrange them, and settle them in sequence; when that breaks off, the rest leaves no trace."""
     waiting = dict(enumerate(_open_all(registry, batch)))
-    opened = list(waiting.values())
     plans: dict[int, Plan] = {}
     try:
-        groups = group([(id(item.space), item.sketch.head) for item in opened])
-        arranged = [_arrange(registry, [opened[position] for position in members], config) for members in groups]
-        sessions = [_session(item) for item in batch]
-        sequence = schedule(groups, arranged, sessions, "arrival" if config.strategy == "none" else config.schedule)
-        weights = [opened[members[0]].space.index.blocks.tokens for members in groups]
-        proposals = leads(groups, arranged, sequence, weights, config.kv_block)
-        for position in sequence:
-            plans[position] = registry.settle(waiting.pop(position), commit=commit, lead=proposals[position])
+        arranged = arrange(list(waiting.values()))
+        for position in arranged.sequence:
+            plans[position] = registry.settle(waiting.pop(position), commit=commit, lead=arranged.leads[position])
     finally:
         registry.cancel(waiting.values())
-    return BatchPlan(tuple(plans[position] for position in range(len(batch))), tuple(sequence))
+    return BatchPlan(tuple(plans[position] for position in range(len(batch))), tuple(arranged.sequence))
+
+
+def by_head(opened: Sequence[Opened]) -> list[list[int]]:
+    """Return the positions of requests that may share a prefix: of one namespace, behind the same head."""
+    return group([(id(item.space), item.sketch.head) for item in opened])
+
+
+def _clustered(opened: Sequence[Opened], registry: Registry, config: EngineConfig) -> Arrangement:
+    groups = by_head(opened)
+    arranged = [_arrange(registry, [opened[position] for position in members], config) for members in groups]
+    how = "arrival" if config.strategy == "none" else config.schedule
+    sequence = schedule(groups, arranged, [session_of(item) for item in opened], how)
+    weights = [opened[members[0]].space.index.blocks.tokens for members in groups]
+    return Arrangement(sequence, leads(groups, arranged, sequence, weights, config.kv_block))
 
 
 def learn(registry: Registry, batch: Sequence[Prepared]) -> None:
     """Let every namespace learn the merged orders of its requests (docs: "Learning from traffic")."""
     opened = _open_all(registry, batch)
     try:
-        for members in group([(id(item.space), item.sketch.head) for item in opened]):
+        for members in by_head(opened):
             first = opened[members[0]]
             contexts = [tuple(dict.fromkeys(opened[position].sketch.ids.values())) for position in members]
             arranged = arrange(contexts, first.space.index.blocks.tokens)
@@ -57,7 +82,7 @@ def _open_all(registry: Registry, batch: Sequence[Prepared]) -> list[Opened]:
 
 
 def _arrange(registry: Registry, members: Sequence[Opened], config: EngineConfig) -> Arranged:
-    contexts = {item.name: _context(item, config) for item in members}
+    contexts = {item.name: context_of(item, config) for item in members}
     space, head = members[0].space, members[0].sketch.head
     if config.strategy == "none":
         return Arranged(list(contexts.values()), [(0,)] * len(contexts), [0] * len(contexts))
@@ -75,7 +100,7 @@ def _arrange(registry: Registry, members: Sequence[Opened], config: EngineConfig
         return space.index.extend(head, contexts)
 
 
-def _context(item: Opened, config: EngineConfig) -> tuple[int, ...]:
+def context_of(item: Opened, config: EngineConfig) -> tuple[int, ...]:
     """Return the ids to cluster by: those before a hint may share a prefix; selection looks at the budget only."""
     positions = item.sketch.prepared.positions
     if config.budget is not None:
@@ -84,6 +109,7 @@ def _context(item: Opened, config: EngineConfig) -> tuple[int, ...]:
     return tuple(dict.fromkeys([ids[position] for position in positions if position in ids]))
 
 
-def _session(item: Prepared) -> tuple[str, str] | None:
-    name = item.request.session_id
-    return None if name is None else (item.request.namespace, name)
+def session_of(item: Opened) -> tuple[str, str] | None:
+    """Return the session whose turns have to keep their order, None for a stateless request."""
+    request = item.sketch.prepared.request
+    return None if request.session_id is None else (request.namespace, request.session_id)

@@ -6,10 +6,25 @@ exceed the capacity, the least recently used leaves lose their last blocks first
 
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.tree import Node, PrefixTree
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """A view as values. Nodes are named by their places in ``nodes``, the root is -1.
+
+    nodes: (parent, block ids) of each node, after its parent. recency: (node, the admission that used it last), oldest
+    first. requests: (id, the node at which it ends), oldest first. admissions: how many there were.
+    """
+
+    nodes: tuple[tuple[int, tuple[int, ...]], ...]
+    recency: tuple[tuple[int, int], ...]
+    requests: tuple[tuple[str, int], ...]
+    admissions: int
 
 
 class CacheView:
@@ -22,7 +37,8 @@ class CacheView:
         self._tree = PrefixTree(blocks.tokens)
         # Oldest first. A path is moved to the end from its last node upward, so a child always stands before its
         # parent and the first node is always a leaf.
-        self._recency: OrderedDict[Node, None] = OrderedDict()
+        self._recency: OrderedDict[Node, int] = OrderedDict()  # node -> the admission that used it last
+        self._admissions = 0
 
     @property
     def tree(self) -> PrefixTree:
@@ -41,6 +57,11 @@ class CacheView:
     def tokens(self) -> int:
         """Tokens that are believed to be cached."""
         return self._tree.tokens
+
+    @property
+    def admissions(self) -> int:
+        """How many paths were admitted."""
+        return self._admissions
 
     def cached_blocks(self, path: Sequence[int]) -> int:
         """Return how many leading blocks of ``path`` are cached."""
@@ -64,13 +85,19 @@ class CacheView:
             return ()
         return self._tree.longest(node, used, wanted, max_visits=max_visits, optional=optional, allowance=allowance)
 
+    def last_used(self, path: Sequence[int]) -> int:
+        """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""
+        node, _, matched = self._tree.walk(path)
+        return self._recency[node] if matched else 0
+
     def admit(self, path: Sequence[int], request_id: str | None = None) -> list[str]:
         """Put ``path`` into the view as the latest used: the requests whose last blocks had to go for it."""
         line, fresh = self._tree.insert(path, request_id)
         self._blocks.acquire(fresh)
         recency = self._recency
+        self._admissions += 1
         for node in reversed(line):
-            recency[node] = None
+            recency[node] = self._admissions
             recency.move_to_end(node)
         touched = self._shrink(protected=set(line)) if self._over() else []
         while len(self._tree.requests) > self._max_requests:
@@ -78,6 +105,10 @@ class CacheView:
             self.release(oldest)
             touched.append(oldest)
         return touched
+
+    def freed_by(self, request_id: str) -> int:
+        """Return the tokens that `release` would free."""
+        return sum(node.tokens for node in self._tree.held_by(request_id))
 
     def release(self, request_id: str) -> int | None:
         """Forget a request and what only it held: the tokens that were freed, or None for an unknown id."""
@@ -112,6 +143,29 @@ class CacheView:
             self._blocks.release(cut)
             touched.extend(requests)
         return touched
+
+    def state(self) -> CacheState:
+        """Return the view as values."""
+        places: dict[Node | None, int] = {self._tree.root: -1}
+        nodes = []
+        for node in self._tree.nodes():
+            places[node] = len(nodes)
+            nodes.append((places[node.parent], tuple(node.blocks)))
+        recency = tuple((places[node], admission) for node, admission in self._recency.items())
+        ends = tuple((request_id, places[self._tree.end_of(request_id)]) for request_id in self._tree.requests)
+        return CacheState(tuple(nodes), recency, ends, self._admissions)
+
+    def restore(self, state: CacheState) -> None:
+        """Become what ``state`` says; only for a new view, of blocks that are known."""
+        nodes = {-1: self._tree.root}
+        for place, (parent, blocks) in enumerate(state.nodes):
+            nodes[place] = self._tree.add(nodes[parent], blocks)
+            self._blocks.acquire(blocks)
+        for node, admission in state.recency:
+            self._recency[nodes[node]] = admission
+        for request_id, end in state.requests:
+            self._tree.end(request_id, nodes[end])
+        self._admissions = state.admissions
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless tree and recency agree and the oldest come before what they stand on."""

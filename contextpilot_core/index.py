@@ -115,12 +115,6 @@ class ContextIndex:
             return Lead(learnt, worth)
         return Lead(cached)
 
-    def over(self, view: View) -> "ContextIndex":
-        """Return an index of the same blocks over another view: for trying, it knows no learnt orders and no trees."""
-        other = ContextIndex(self._config, lambda _: view)
-        other.blocks = self.blocks
-        return other
-
     def insert(self, request_id: str, head: Path, context: Path) -> None:
         """Let ``request_id`` hold ``head + context`` as the latest path."""
         if self._config.strategy == "paper" and context and request_id not in self._tree_of:

@@ -6,7 +6,7 @@ evict the oldest leaves until within capacity, never the path just used.
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,11 +16,11 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, TraceError
 from contextpilot_core.metrics import net_reuse, reuse, upper_bound
-from contextpilot_core.plan import Plan
+from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.traces import Document, TraceItem
 from contextpilot_core.types import ContextRequest
 
-Mode = Literal["offline", "online"]
+Mode = Literal["offline", "online", "window"]
 Identity = Literal["id", "text"]
 Progress = Callable[[int, int], None]
 
@@ -29,9 +29,9 @@ Progress = Callable[[int, int], None]
 class ReplayResult:
     """What a replay measured. Tokens are block tokens; ``reuse``, ``net_reuse``, ``upper_bound``, recall: fractions.
 
-    build_seconds: time to plan the whole batch (offline, else 0). plan_us_*: microseconds per plan (online, else
-    None). upper_bound: None above 20,000 contexts. recall: share of the known evidence that was sent, and that plain
-    retrieval of as many documents would have sent; None when no evidence is known.
+    build_seconds: time to plan the whole batch, or all windows (online: 0). plan_us_*: microseconds per plan (online)
+    or per window, None offline. upper_bound: None above 20,000 contexts. recall: share of the known evidence that was
+    sent, and that plain retrieval of as many documents would have sent; None when no evidence is known.
     """
 
     contexts: int
@@ -56,20 +56,24 @@ def replay(
     *,
     top_k: int = 15,
     mode: Mode = "offline",
+    window: int = 32,
     identity: Identity = "id",
     progress: Progress | None = None,
 ) -> ReplayResult:
     """Plan every context of ``trace`` and count what a prefix cache of ``config.cache_tokens`` would reuse.
+
+    ``mode``: "offline", all as one batch; "online", one after the other; "window", every ``window`` of them together.
 
     Contexts are cut to ``top_k`` ids, repeats dropped, empty ones skipped. ``config.kv_block`` rounds matched tokens
     down. Selection (``config.budget``) is part of ``config``; ``top_k`` is then the number of candidates.
 
     Raises:
         TraceError: a document is not in the corpus, or has no text while ``identity="text"``.
-        ConfigError: ``top_k`` is no positive number.
+        ConfigError: ``top_k`` or ``window`` is no positive number.
     """
-    if top_k < 1:
-        raise ConfigError(f"top_k={top_k} must be at least 1; 15 is usual")
+    for name, value, usual in (("top_k", top_k, 15), ("window", window, 32)):
+        if value < 1:
+            raise ConfigError(f"{name}={value} must be at least 1; {usual} is usual")
     items = [replace(item, doc_ids=tuple(dict.fromkeys(item.doc_ids[:top_k]))) for item in trace]
     items = [item for item in items if item.doc_ids]
     body_of, weights = _bodies(items, corpus, identity)
@@ -77,24 +81,24 @@ def replay(
     requests = [ContextRequest(blocks=tuple([body_of[doc_id] for doc_id in item.doc_ids])) for item in items]
     cache = _SimulatedCache(config, weights)
     tell = progress or _silent
-    build_seconds, times = 0.0, []
-    if mode == "offline":
+    plans: list[Plan] = []
+    times: list[float] = []
+    for part in _parts(requests, {"offline": len(requests), "online": 1, "window": window}[mode]):
         started = time.perf_counter()
-        batch = engine.plan_batch(requests)
-        build_seconds = time.perf_counter() - started
-        plans = list(batch.plans)
-        for done, position in enumerate(batch.schedule, start=1):
-            cache.send(plans[position])
+        if mode == "online":
+            batch = BatchPlan((engine.plan(part[0].blocks),), (0,))
+        else:
+            batch = engine.plan_batch(part) if mode == "offline" else engine.plan_window(part)
+        times.append(time.perf_counter() - started)
+        for done, plan in enumerate(batch.in_schedule(), start=len(plans) + 1):
+            cache.send(plan)
             tell(done, len(items))
-    else:
-        plans = []
-        for done, request in enumerate(requests, start=1):
-            started = time.perf_counter()
-            plans.append(engine.plan(request.blocks))
-            times.append((time.perf_counter() - started) * 1e6)
-            cache.send(plans[-1])
-            tell(done, len(items))
-    return _result(items, plans, cache, weights, build_seconds, sorted(times))
+        plans += batch.plans
+    return _result(items, plans, cache, weights, mode, times)
+
+
+def _parts(requests: Sequence[ContextRequest], size: int) -> Iterator[Sequence[ContextRequest]]:
+    return (requests[start : start + size] for start in range(0, len(requests), size or 1))
 
 
 class _Counter:
@@ -156,9 +160,10 @@ def _result(
     plans: Sequence[Plan],
     cache: _SimulatedCache,
     weights: Mapping[str, int],
-    build_seconds: float,
+    mode: Mode,
     times: Sequence[float],
 ) -> ReplayResult:
+    microseconds = [] if mode == "offline" else sorted(seconds * 1e6 for seconds in times)
     peak = _peak_rss_mb()  # before the bound, which needs memory of its own
     notes = sum(plan.report.note_tokens for plan in plans)
     number = {body: index for index, body in enumerate(weights)}
@@ -173,13 +178,17 @@ def _result(
         note_tokens=notes,
         net_reuse=net_reuse(cache.reused, notes, cache.tokens),
         upper_bound=None if bound is None else reuse(bound, cache.tokens),
-        build_seconds=build_seconds,
-        plan_us_p50=times[len(times) // 2] if times else None,
-        plan_us_p99=times[min(len(times) - 1, len(times) * 99 // 100)] if times else None,
+        build_seconds=0.0 if mode == "online" else sum(times),
+        plan_us_p50=_quantile(microseconds, 0.5),
+        plan_us_p99=_quantile(microseconds, 0.99),
         peak_rss_mb=peak,
         recall=recall,
         recall_by_rank=recall_by_rank,
     )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float | None:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else None
 
 
 def _recall(items: Sequence[TraceItem], plans: Sequence[Plan]) -> tuple[float | None, float | None]:

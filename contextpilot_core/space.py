@@ -1,7 +1,7 @@
 """Everything that one namespace owns: its index, its conversations and its requests in flight."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 from contextpilot_core.blocks import BlockTable
@@ -67,19 +67,6 @@ class Namespace:
             return choose(sketch, self.index, self._config, self._rendering.count).expected_tokens
         finally:
             self.drop(sketch)
-
-    def rehearse(self, view: View, steps: Iterable[tuple[Draft, Lead]]) -> int:
-        """Settle requests one by one in ``view`` only: the tokens that they find there, less those of their notes.
-
-        Needs no lock: ``view`` is a fork, and the ids of sketches stay known.
-        """
-        index, kv_block = self.index.over(view), self._config.kv_block
-        saved = 0
-        for sketch, lead in steps:
-            choice = choose(sketch, index, self._config, self._rendering.count, lead)
-            saved += choice.prefix_tokens // kv_block * kv_block - choice.note_tokens
-            view.admit(sketch.head + choice.context)
-        return saved
 
     def settle(
         self,

@@ -60,47 +60,24 @@ class TruthTree:
 
         Empty when the head is not cached. ``optional`` and ``allowance`` as in `PrefixTree.longest`.
         """
-        start = self._after(head)
-        if start is None:
-            return ()
-        best, best_tokens = start, 0
-        for place, tokens, _ in self._reach(start, wanted, max_visits, optional, allowance):
-            if place.keys and tokens > best_tokens:
-                best, best_tokens = place, tokens
-        return _path_between(start, best)
-
-    def cached_paths(self, head: Sequence[int], wanted: Sequence[int], *, max_visits: int) -> Iterator[tuple[int, ...]]:
-        """Yield the cached paths that begin with ``head`` and then stay inside ``wanted``, those that go no further."""
-        start = self._after(head)
-        if start is not None:
-            for place, _, goes_on in self._reach(start, wanted, max_visits, frozenset(), 0):
-                if not goes_on:
-                    yield _path_between(self._root, place)
-
-    def _after(self, head: Sequence[int]) -> _Place | None:
-        """Return the place at which ``head`` ends; None when it is not cached."""
         passed = list(self._cached(head))
         if len(passed) < len(head):
-            return None
-        return passed[-1] if passed else self._root
-
-    def _reach(
-        self, start: _Place, wanted: Sequence[int], max_visits: int, optional: frozenset[int], allowance: int
-    ) -> Iterator[tuple[_Place, int, bool]]:
-        """Yield (place, block tokens below ``start``, whether a search goes on below it), the heaviest branch first."""
+            return ()
+        start = passed[-1] if passed else self._root
         weights = self._blocks.tokens
+        best, best_tokens = start, 0
         stack = [(start, 0, allowance)]
         for _ in range(max_visits * PLACES_PER_NODE):
             if not stack:
-                return
+                break
             place, tokens, left = stack.pop()
-            below = [
-                (child, tokens + weights[child.block], left - (child.block in optional))
-                for child in self._children_inside(place, wanted)
-                if (left or child.block not in optional) and self._holds(child.keys)
-            ]
-            yield place, tokens, bool(below)
-            stack += below
+            if place.keys and tokens > best_tokens:
+                best, best_tokens = place, tokens
+            for child in self._children_inside(place, wanted):
+                spent = child.block in optional
+                if spent <= left and self._holds(child.keys):
+                    stack.append((child, tokens + weights[child.block], left - spent))
+        return _path_between(start, best)
 
     def _cached(self, path: Sequence[int]) -> Iterator[_Place]:
         place = self._root

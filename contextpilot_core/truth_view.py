@@ -13,7 +13,7 @@ from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_view import CacheView
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.truth_tree import Keys, TruthTree
-from contextpilot_core.view import Asked, View
+from contextpilot_core.view import View
 
 SETTLE_SECONDS = 1.0
 """How long the events of a prompt may take after its response."""
@@ -93,20 +93,10 @@ class TruthView:
 
     def last_used(self, path: Sequence[int]) -> int:
         """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""
+        used = self._estimate.last_used(path)
         if not self.on_truth:
-            return self._estimate.last_used(path)
-        return self._estimate.last_used(path) or int(self.cached_blocks(path) > 0)
-
-    def fork(self, asked: Sequence[Asked], *, max_visits: int) -> View:
-        """Return a view of its own that answers these requests alike, as far as nothing is driven out meanwhile."""
-        if not self.on_truth:
-            return self._estimate.fork(asked, max_visits=max_visits)
-        self._expire()
-        fork = self._expected.fork(asked, max_visits=max_visits)
-        for head, wanted in asked:
-            for path in self._tree.cached_paths(head, wanted, max_visits=max_visits):
-                fork.admit(path)
-        return fork
+            return used
+        return (used or 1) if self.cached_blocks(path) else 0
 
     def admit(self, path: Sequence[int], request_id: str | None = None) -> list[str]:
         """Take ``path`` in: it is expected in the cache until its time is over or it is recorded."""

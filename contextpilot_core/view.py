@@ -35,6 +35,9 @@ class View(Protocol):
     ) -> tuple[int, ...]:
         """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``."""
 
+    def last_used(self, path: Sequence[int]) -> int:
+        """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""
+
     def admit(self, path: Sequence[int], request_id: str | None = None) -> list[str]:
         """Take ``path`` in as the latest used: the requests whose last blocks had to go for it."""
 

@@ -20,10 +20,11 @@ from contextpilot_core.traces import load_corpus, load_trace
 
 
 class Mode(str, Enum):
-    """offline: the whole trace is one batch; online: one request after the other."""
+    """offline: the whole trace is one batch; online: one request after the other; window: some of them together."""
 
     offline = "offline"
     online = "online"
+    window = "window"
 
 
 class StrategyName(str, Enum):
@@ -61,7 +62,10 @@ def replay(
     trace: Annotated[Path, typer.Argument(help="Trace or conversations, .jsonl or .jsonl.gz.")],
     corpus: Annotated[list[Path], typer.Option(help="Corpus file; give the option again for a second one.")],
     top_k: Annotated[int, typer.Option(min=1, help="Documents per request.")] = 15,
-    mode: Annotated[Mode, typer.Option(help="One batch, or one request after the other.")] = Mode.offline,
+    mode: Annotated[
+        Mode, typer.Option(help="One batch, one request after the other, or as many together as wait.")
+    ] = Mode.offline,
+    window: Annotated[int, typer.Option(min=1, help="Requests that wait together (--mode window).")] = 32,
     strategy: Annotated[StrategyName, typer.Option(help="How documents are ordered.")] = StrategyName.greedy,
     schedule: Annotated[ScheduleName, typer.Option(help="Order of a batch.")] = ScheduleName.depth_first,
     cache_tokens: Annotated[int, typer.Option(min=0, help="Tokens the cache holds; 0: unbounded.")] = 40_000,
@@ -100,6 +104,7 @@ def replay(
                 config,
                 top_k=candidates or top_k,
                 mode=mode.value,
+                window=window,
                 identity=identity.value,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
@@ -126,7 +131,7 @@ MEANING = {
     "note_tokens": "tokens of order notes, never cached",
     "net_reuse": "reuse after the notes",
     "upper_bound": "no order and no schedule can reuse more",
-    "build_seconds": "time to plan the batch",
+    "build_seconds": "time to plan the batch, or all windows",
     "recall": "share of the known evidence that was sent",
     "recall_by_rank": "the same in retrieval order",
 }

@@ -174,17 +174,3 @@ def test_any_sequence_keeps_it_sound_and_never_promises_what_is_gone(sequence):
         assert it.held.issuperset(keys_of(asked[:depth]))
         assert it.held.issuperset(keys_of(found))
         assert len(found) >= depth
-
-
-def test_a_fork_answers_alike_and_is_its_own():
-    it = Fixture()
-    it.send("a", (1, 2, 3))
-    it.send("b", (1, 4), stored=False)
-    it.clock.advance(SETTLE_SECONDS)
-    fork = it.view.fork([((), (3, 2, 1)), ((1,), (4, 2))], max_visits=64)
-    assert fork.longest((), (3, 2, 1), max_visits=64) == it.view.longest((), (3, 2, 1), max_visits=64) == (1, 2, 3)
-    assert fork.longest((1,), (4, 2), max_visits=64) == it.view.longest((1,), (4, 2), max_visits=64) == (2,)
-    fork.admit((2, 1, 3), "c")
-    assert fork.cached_blocks((2, 1)) == 2
-    assert it.view.cached_blocks((2, 1)) == 0
-    it.check()
