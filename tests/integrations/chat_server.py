@@ -73,6 +73,23 @@ def good(*pieces: str, usage: dict | None = GOOD_USAGE, **last) -> Behaviour:
     return behave
 
 
+def completing(*pieces: str, usage: dict | None = GOOD_USAGE) -> Behaviour:
+    """The stream of ``/v1/completions``."""
+
+    def behave(exchange: Exchange) -> None:
+        assert exchange.handler.path == "/v1/completions"
+        exchange.start()
+        base = {"id": "c", "object": "text_completion", "created": 1, "model": "m"}
+        for number, piece in enumerate(pieces):
+            finish = "stop" if number == len(pieces) - 1 else None
+            choice = {"index": 0, "text": piece, "logprobs": None, "finish_reason": finish}
+            exchange.send(f"data: {json.dumps({**base, 'choices': [choice]})}\n\n")
+        exchange.send(f"data: {json.dumps({**base, 'choices': [], 'usage': usage})}\n\n")
+        exchange.end()
+
+    return behave
+
+
 def refusing(status: int, message: str = "no") -> Behaviour:
     return lambda exchange: exchange.refuse(status, message)
 
