@@ -23,6 +23,14 @@ class BlockTable:
         """Tokens by id (a live view)."""
         return self._tokens
 
+    def find(self, digest: bytes) -> int | None:
+        """Return the id of ``digest``, None when nothing refers to it."""
+        return self._ids.get(digest)
+
+    def digest(self, block: int) -> bytes:
+        """Return the digest of a known id."""
+        return self._digests[block]
+
     def intern(self, digest: bytes, weigh: Callable[[], int]) -> int:
         """Return the id of ``digest`` with one reference more; a new one weighs ``max(1, weigh())`` tokens."""
         known = self._ids.get(digest)

@@ -147,7 +147,7 @@ class CacheView:
     def state(self) -> CacheState:
         """Return the view as values."""
         places: dict[Node | None, int] = {self._tree.root: -1}
-        nodes = []
+        nodes: list[tuple[int, tuple[int, ...]]] = []
         for node in self._tree.nodes():
             places[node] = len(nodes)
             nodes.append((places[node.parent], tuple(node.blocks)))

@@ -7,7 +7,9 @@ the last of them is evicted.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.intake import HistoryMessage
@@ -16,17 +18,43 @@ from contextpilot_core.visible import NOTHING, ForeignRecord, Known, MessageReco
 _MOST_OWNERS = 64
 
 
+@dataclass(frozen=True, slots=True)
+class KnownRecord:
+    """What is remembered of one rendered message: ``seen`` in seconds of the clock, the requests that hold it."""
+
+    key: bytes
+    record: MessageRecord
+    seen: float
+    owners: tuple[str, ...]
+
+
+class SharedRecords(Protocol):
+    """Records that several processes share; they are told what happens here."""
+
+    def get(self, key: bytes) -> MessageRecord | None:
+        """Return the record of a message that one of the processes rendered, or None."""
+
+    def rendered(self, key: bytes, record: MessageRecord, owner: str) -> None:
+        """Take note of a message that was rendered here."""
+
+    def held(self, keys: Sequence[bytes], owner: str) -> None:
+        """Take note of a request that holds what is known of rendered messages."""
+
+
 class Conversations:
     """What is known of messages in one namespace, the least recently seen dropped first.
 
     ``clock`` gives seconds; what was unseen for ``seconds`` is forgotten. Every entry is held by the latest requests
-    that carried its message, and goes with the last of them.
+    that carried its message, and goes with the last of them. ``shared`` is asked for what is not known here.
     """
 
-    def __init__(self, *, limit: int, seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, *, limit: int, seconds: float, clock: Callable[[], float], shared: SharedRecords | None = None
+    ) -> None:
         self._limit = limit
         self._seconds = seconds
         self._clock = clock
+        self._shared = shared
         self._known: OrderedDict[bytes, Known] = OrderedDict()
         self._seen: dict[bytes, float] = {}
         self._owners: dict[bytes, dict[str, None]] = {}
@@ -38,16 +66,18 @@ class Conversations:
     def get(self, key: bytes) -> MessageRecord | None:
         """Return the record of a message that we rendered, or None."""
         found = self._known.get(key)
-        return found if isinstance(found, MessageRecord) else None
+        if isinstance(found, MessageRecord):
+            return found
+        return None if self._shared is None else self._shared.get(key)
 
     def view(self, history: Iterable[HistoryMessage]) -> Visible:
         """Tell what the messages at hand show; hints may point to user and tool messages only."""
-        self._forget_old()
+        self.forget_old()
         shown: list[tuple[MessageRecord, str]] = []
         foreign: list[tuple[ForeignRecord, str | None]] = []
         known: list[tuple[bytes, Known]] = []
         for message in history:
-            found = self._known.get(message.key)
+            found = self.get(message.key) or self._known.get(message.key)
             if found is None:
                 content = message.message.get("content") if message.text is None else message.text
                 found = foreign_record(content, readable=message.text is not None)
@@ -61,10 +91,19 @@ class Conversations:
     def record(self, key: bytes, record: MessageRecord, owner: str) -> None:
         """Remember a message that was rendered for request ``owner``."""
         self._known[key] = record
-        self.adopt(((key, record),), owner)
+        self._hold(((key, record),), owner)
+        if self._shared is not None:
+            self._shared.rendered(key, record, owner)
 
-    def adopt(self, known: Iterable[tuple[bytes, Known]], owner: str) -> None:
+    def adopt(self, known: Sequence[tuple[bytes, Known]], owner: str) -> None:
         """Let ``owner``, a request that carries these messages, hold what is known of them."""
+        self._hold(known, owner)
+        if self._shared is not None:
+            keys = [key for key, value in known if isinstance(value, MessageRecord)]
+            if keys:
+                self._shared.held(keys, owner)
+
+    def _hold(self, known: Iterable[tuple[bytes, Known]], owner: str) -> None:
         now = self._clock()
         for key, value in known:
             if key not in self._known:
@@ -90,7 +129,8 @@ class Conversations:
                 self._drop(key)
         return bool(keys)
 
-    def _forget_old(self) -> None:
+    def forget_old(self) -> None:
+        """Drop what was unseen for too long."""
         oldest_allowed = self._clock() - self._seconds
         while self._known:
             key = next(iter(self._known))
@@ -109,6 +149,23 @@ class Conversations:
         del held[key]
         if not held:
             del self._owned[owner]
+
+    def state(self) -> tuple[KnownRecord, ...]:
+        """Return the records as values, the least recently seen first."""
+        return tuple(
+            KnownRecord(key, known, self._seen[key], tuple(self._owners[key]))
+            for key, known in self._known.items()
+            if isinstance(known, MessageRecord)
+        )
+
+    def restore(self, state: Iterable[KnownRecord]) -> None:
+        """Know what ``state`` says; only where nothing is known yet."""
+        for entry in state:
+            self._known[entry.key] = entry.record
+            self._seen[entry.key] = entry.seen
+            self._owners[entry.key] = dict.fromkeys(entry.owners)
+            for owner in entry.owners:
+                self._owned.setdefault(owner, {})[entry.key] = None
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless every entry has a time and an owner, and owners agree with what they hold."""

@@ -15,6 +15,7 @@ from contextpilot_core.intake import Prepared, prepare
 from contextpilot_core.kv_mirror import KVMirror
 from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.registry import Registry
+from contextpilot_core.shared import Journal
 from contextpilot_core.tokens import TokenCounter, checked, estimate_tokens
 from contextpilot_core.types import (
     ContextBlock,
@@ -34,7 +35,8 @@ class ReuseEngine:
 
     ``token_counter`` maps a text to tokens (default: an estimate), ``clock`` gives seconds that never go back.
     ``mirror`` follows the serving engine's KV events: plans then rely on what is really cached, as long as the engine's
-    reports agree; None is an estimate.
+    reports agree; None is an estimate. ``journal`` shares the state with other processes, see `Journal`; an engine
+    and its journal belong to each other and to the process that made them.
 
     Raises:
         ConfigError: an argument has the wrong type.
@@ -47,6 +49,7 @@ class ReuseEngine:
         token_counter: TokenCounter | None = None,
         clock: Callable[[], float] | None = None,
         mirror: KVMirror | None = None,
+        journal: Journal | None = None,
     ) -> None:
         if config is not None and not isinstance(config, EngineConfig):
             raise ConfigError(f"config must be an EngineConfig or None, got {type(config).__name__}; build one")
@@ -59,7 +62,9 @@ class ReuseEngine:
         count = estimate_tokens if token_counter is None else checked(token_counter)
         clock = clock or time.monotonic
         self._reports = CacheReports(self._config, mirror, clock)
-        self._registry = Registry(self._config, count, clock, self._new_view, self._reports)
+        self._registry = Registry(self._config, count, clock, self._new_view, self._reports, journal)
+        if journal is not None and self._registry.shared is not None:
+            journal.open(self._registry.shared)
 
     @property
     def config(self) -> EngineConfig:
@@ -97,7 +102,7 @@ class ReuseEngine:
             namespace=namespace,
         )
         _check_flag("commit", commit)
-        prepared = prepare(request, self._config)
+        prepared = prepare(request, self._config, seal=self._registry.seal)
         with self._registry.lock:
             return self._registry.settle(self._registry.open(prepared), commit=commit)
 
@@ -108,7 +113,7 @@ class ReuseEngine:
         configuration render equal messages. Raises as `plan`, and `RequestError` for positions without a block.
         """
         _check_flag("commit", commit)
-        prepared = prepare(request, self._config)
+        prepared = prepare(request, self._config, seal=self._registry.seal)
         order = tuple(order)
         if len(set(order)) < len(order) or not set(order) <= set(prepared.positions):
             raise RequestError(
@@ -150,7 +155,7 @@ class ReuseEngine:
         Raises:
             RequestError: the request breaks a rule (`RequestTypeError` for a wrong type).
         """
-        return self._registry.expect(prepare(request, self._config))
+        return self._registry.expect(prepare(request, self._config, seal=self._registry.seal))
 
     def commit(self, plan: Plan) -> bool:
         """Confirm that a plan in flight was sent; again is harmless.
@@ -212,8 +217,10 @@ class ReuseEngine:
         self._registry.check_integrity()
 
     def _new_view(self, namespace: str, blocks: BlockTable) -> View:
-        capacity = self._config.of(namespace).cache_tokens
-        estimate = CacheView(blocks, capacity=capacity, max_requests=self._config.max_requests)
+        shared, config = self._registry.shared, self._config.of(namespace)
+        estimate: View = CacheView(blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
+        if shared is not None:
+            estimate = shared.view(namespace, blocks)
         return self._reports.view(estimate, blocks)
 
     def _prepare(self, requests: Iterable[ContextRequest]) -> list[Prepared]:
@@ -225,7 +232,7 @@ class ReuseEngine:
         prepared = []
         for number, request in enumerate(requests):
             try:
-                prepared.append(prepare(request, self._config, digests))
+                prepared.append(prepare(request, self._config, digests, seal=self._registry.seal))
             except RequestError as error:
                 raise type(error)(f"requests[{number}]: {error}") from error
         return prepared

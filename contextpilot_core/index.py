@@ -122,10 +122,13 @@ class ContextIndex:
                 request_id, tuple(dict.fromkeys(context))
             )
             self._tree_of[request_id] = head
-        cut = self.view.admit(head + context, request_id)
-        self.evictions += len(cut)
-        for other in cut:
-            self.leave_tree(other)
+        self.cut(self.view.admit(head + context, request_id))
+
+    def cut(self, request_ids: Sequence[str]) -> None:
+        """Take note of requests whose last blocks left the view."""
+        self.evictions += len(request_ids)
+        for request_id in request_ids:
+            self.leave_tree(request_id)
 
     def install(self, head: Path, tree: ContextTree, contexts: Mapping[str, Path]) -> bool:
         """Strategy "paper": take over a tree that was clustered from ``contexts``; False when there is one already."""
@@ -162,6 +165,11 @@ class ContextIndex:
         for order in orders:
             _, fresh = self._learnt.insert(head + order)
             self.blocks.acquire(fresh)
+
+    def leave_trees(self) -> None:
+        """Strategy "paper": take the requests that are not live any more out of their trees."""
+        for request_id in [name for name in self._tree_of if not self.view.holds(name)]:
+            self.leave_tree(request_id)
 
     def leave_tree(self, request_id: str) -> None:
         """Strategy "paper": take a request out of its tree, if it is in one."""

@@ -3,7 +3,7 @@
 Everything that can be refused is refused here, before any state changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,6 +16,9 @@ from contextpilot_core.types import ContextBlock, ContextRequest, Message
 SYSTEM_ROLES = frozenset({"system", "developer"})
 READABLE_ROLES = frozenset({"user", "tool"})
 """Roles whose text may count as visible context: assistant and system messages never do (docs: rule 1)."""
+
+Seal = Callable[[bytes], bytes]
+"""Turns a digest into the form by which it is known: keyed, when processes share what they know of digests."""
 
 _T = TypeVar("_T")
 
@@ -46,8 +49,15 @@ class Prepared:
     history: tuple[HistoryMessage, ...]
 
 
-def prepare(request: ContextRequest, config: EngineConfig, digests: dict[str, bytes] | None = None) -> Prepared:
-    """Check and normalise one request; ``digests`` is a memo that a batch shares.
+def plain(digest: bytes) -> bytes:
+    """Return the digest as it is: the seal of an engine that shares nothing."""
+    return digest
+
+
+def prepare(
+    request: ContextRequest, config: EngineConfig, digests: dict[str, bytes] | None = None, *, seal: Seal = plain
+) -> Prepared:
+    """Check and normalise one request; ``digests`` is a memo that a batch shares, ``seal`` closes every digest.
 
     Raises:
         RequestTypeError: a value has the wrong type (one string as blocks, a block that is no text, ...).
@@ -63,12 +73,12 @@ def prepare(request: ContextRequest, config: EngineConfig, digests: dict[str, by
     for name in ("session_id", "request_id"):
         _identifier(name, getattr(request, name))
     bodies = tuple([_body(index, block, config) for index, block in enumerate(blocks)])
-    keys = _digests(bodies, digests)
+    keys = _digests(bodies, digests, seal)
     if config.dedup:
         positions, repeats = distinct(keys)
     else:
         positions, repeats = tuple(range(len(keys))), ()
-    history = _history(messages, request.instructions)
+    history = _history(messages, request.instructions, seal)
     messages = tuple([entry.message for entry in history[len(history) - len(messages) :]])
     if blocks is not request.blocks or messages:
         request = ContextRequest(
@@ -109,19 +119,19 @@ def _body(index: int, block: object, config: EngineConfig) -> str:
     return body
 
 
-def _digests(bodies: Sequence[str], memo: dict[str, bytes] | None) -> tuple[bytes, ...]:
+def _digests(bodies: Sequence[str], memo: dict[str, bytes] | None, seal: Seal) -> tuple[bytes, ...]:
     if memo is None:
-        return tuple([body_digest(body) for body in bodies])
+        return tuple([seal(body_digest(body)) for body in bodies])
     keys = []
     for body in bodies:
         key = memo.get(body)
         if key is None:
-            key = memo[body] = body_digest(body)
+            key = memo[body] = seal(body_digest(body))
         keys.append(key)
     return tuple(keys)
 
 
-def _history(messages: tuple[Message, ...], instructions: str) -> tuple[HistoryMessage, ...]:
+def _history(messages: tuple[Message, ...], instructions: str, seal: Seal) -> tuple[HistoryMessage, ...]:
     system: Message | None = None
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
@@ -138,17 +148,17 @@ def _history(messages: tuple[Message, ...], instructions: str) -> tuple[HistoryM
         )
     if instructions and system is None:
         messages = ({"role": "system", "content": instructions}, *messages)
-    return tuple([_history_message(message) for message in messages])
+    return tuple([_history_message(message, seal) for message in messages])
 
 
-def _history_message(message: Message) -> HistoryMessage:
+def _history_message(message: Message, seal: Seal) -> HistoryMessage:
     message = {key: _copied(value) for key, value in message.items()}  # callers may change theirs before we render
     text = message_text(message)
     text_digest = None if text is None else body_digest(text)
-    digest = message_digest(message, text_digest)
+    digest = seal(message_digest(message, text_digest))
     if text_digest is None or message["role"] not in READABLE_ROLES:
         return HistoryMessage(digest, digest, None, message)
-    return HistoryMessage(digest, text_digest, text, message)
+    return HistoryMessage(digest, seal(text_digest), text, message)
 
 
 def _copied(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.dedup import split_blocks
 from contextpilot_core.explain import ItemView, PlanView, explain_plan, plan_html
-from contextpilot_core.intake import Prepared
+from contextpilot_core.intake import Prepared, Seal
 from contextpilot_core.planner import Choice
 from contextpilot_core.prompt import (
     BlockItem,
@@ -25,10 +25,11 @@ from contextpilot_core.visible import Visible
 
 @dataclass(frozen=True)
 class Rendering:
-    """What plans need from their engine: configuration, counter, and whom to tell that a text exists now."""
+    """What plans need from their engine: configuration, counter, seal, and whom to tell that a text exists now."""
 
     config: EngineConfig
     count: TokenCounter
+    seal: Seal
     rendered: "Callable[[Plan, str], None]"
 
 

@@ -11,9 +11,11 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.counters import Counters
 from contextpilot_core.errors import RequestTypeError
 from contextpilot_core.index import Lead
-from contextpilot_core.intake import Prepared
+from contextpilot_core.intake import Prepared, plain
+from contextpilot_core.journal import Reset
 from contextpilot_core.plan import Plan, Rendering
 from contextpilot_core.planner import Draft
+from contextpilot_core.shared import Journal, SharedState
 from contextpilot_core.space import Namespace
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import EngineStats, Observation, Served
@@ -42,9 +44,13 @@ class Registry:
         clock: Callable[[], float],
         new_view: NewView,
         reports: CacheReports,
+        journal: Journal | None,
     ) -> None:
         self.lock = threading.RLock()
-        self._rendering = Rendering(config, count, self._rendered)
+        self.shared = None if journal is None else SharedState(config, journal, self.lock, self)
+        self.seal = plain if journal is None else journal.seal
+        self._prefix = "" if self.shared is None else f"{self.shared.worker}-"
+        self._rendering = Rendering(config, count, self.seal, self._rendered)
         self._clock = clock
         self._new_view = new_view
         self._reports = reports
@@ -87,8 +93,8 @@ class Registry:
     def expect(self, prepared: Prepared) -> int:
         """Return the tokens that a plan would find in the prefix cache; none is made."""
         with self.lock:
-            known = prepared.request.namespace in self._spaces
-            return self._space(prepared.request.namespace).expect(prepared) if known else 0
+            space = self._known(prepared.request.namespace)
+            return 0 if space is None else space.expect(prepared)
 
     def drop(self, batch: Iterable[Opened]) -> None:
         """Let go of sketches and reserved ids."""
@@ -136,20 +142,18 @@ class Registry:
     def evict(self, request_ids: Sequence[str], namespace: str) -> dict[str, int | None]:
         """Release requests: freed tokens by id, None for an unknown one."""
         with self.lock:
-            space = self._spaces.get(namespace)
+            space = self._known(namespace)
             return {name: None if space is None else space.evict(name) for name in request_ids}
 
     def reset(self, namespace: str | None) -> None:
         """Forget one namespace, or everything."""
         with self.lock:
-            for name in list(self._spaces) if namespace is None else [namespace]:
-                space = self._spaces.pop(name, None)
-                if space is not None:
-                    space.close()
-                    self._counters.evictions += space.index.evictions
+            self.forgotten(namespace)
             if namespace is None:
                 self._counters = Counters()
                 self._next_id = 0
+            if self.shared is not None:
+                self.shared.record(Reset(namespace))
 
     def stats(self) -> EngineStats:
         """Return counters and sizes over all namespaces."""
@@ -176,12 +180,49 @@ class Registry:
         with self.lock:
             for space in self._spaces.values():
                 space.check_integrity()
+            if self.shared is not None:
+                self.shared.check_integrity()
+
+    # -- what happened in other processes (`shared.Followers`) ---------------------------------------------------
+
+    def cut(self, namespace: str, request_ids: Sequence[str]) -> None:
+        """Follow the shared view: the last blocks of requests left it."""
+        if namespace in self._spaces:
+            self._spaces[namespace].index.cut(request_ids)
+
+    def released(self, namespace: str, request_id: str) -> None:
+        """Follow another process, which released a request; one of the same id may have come here since."""
+        space = self._spaces.get(namespace)
+        if space is not None and not space.index.view.holds(request_id):
+            space.evict(request_id)
+
+    def forgotten(self, namespace: str | None) -> None:
+        """Forget one namespace, or all; what it counted stays."""
+        for name in list(self._spaces) if namespace is None else [namespace]:
+            space = self._spaces.pop(name, None)
+            if space is not None:
+                space.close()
+                self._counters.evictions += space.index.evictions
+
+    def replaced(self) -> None:
+        """Follow a shared view that is another one now."""
+        for space in self._spaces.values():
+            space.index.leave_trees()
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _known(self, namespace: str) -> Namespace | None:
+        """Return a namespace that was used here or in another process, else None."""
+        elsewhere = self.shared is not None and self.shared.replica(namespace) is not None
+        return self._space(namespace) if namespace in self._spaces or elsewhere else None
 
     def _space(self, namespace: str) -> Namespace:
         space = self._spaces.get(namespace)
         if space is None:
             rendering = replace(self._rendering, config=self._rendering.config.of(namespace))
-            space = self._spaces[namespace] = Namespace(rendering, self._clock, partial(self._new_view, namespace))
+            records = None if self.shared is None else self.shared.records(namespace)
+            new_view = partial(self._new_view, namespace)
+            space = self._spaces[namespace] = Namespace(rendering, self._clock, new_view, records)
         self._counters.expired += space.expire()
         return space
 
@@ -198,7 +239,7 @@ class Registry:
     def _reserve(self, space: Namespace, request_id: str | None) -> str:
         while request_id is None:
             self._next_id += 1
-            name = f"r{self._next_id}"
+            name = f"{self._prefix}r{self._next_id}"
             request_id = None if space.is_live(name) else name
         space.reserve(request_id)
         return request_id

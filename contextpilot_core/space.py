@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 from contextpilot_core.blocks import BlockTable
-from contextpilot_core.conversations import Conversations
+from contextpilot_core.conversations import Conversations, SharedRecords
 from contextpilot_core.dedup import body_digest
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
 from contextpilot_core.index import ContextIndex, Lead
@@ -22,14 +22,20 @@ class Namespace:
     """State of one namespace; the engine holds the lock around every call."""
 
     def __init__(
-        self, rendering: Rendering, clock: Callable[[], float], new_view: Callable[[BlockTable], View]
+        self,
+        rendering: Rendering,
+        clock: Callable[[], float],
+        new_view: Callable[[BlockTable], View],
+        records: SharedRecords | None,
     ) -> None:
         config = rendering.config
         self._config = config
         self._rendering = rendering
         self._clock = clock
         self.index = ContextIndex(config, new_view)
-        self.conversations = Conversations(limit=config.max_messages, seconds=config.message_seconds, clock=clock)
+        self.conversations = Conversations(
+            limit=config.max_messages, seconds=config.message_seconds, clock=clock, shared=records
+        )
         # In the order of their deadlines: all plans wait equally long.
         self.in_flight: OrderedDict[str, Ticket] = OrderedDict()
         self.reserved: set[str] = set()
@@ -157,7 +163,7 @@ class Namespace:
         )
         rest = text[len(plan.context.text) :]
         record = message_record(sent, [hint.label for hint in plan.hints], plan.context, rest, path)
-        self.conversations.record(body_digest(text), record, plan.request_id)
+        self.conversations.record(self._rendering.seal(body_digest(text)), record, plan.request_id)
 
     def record(self, plan: Plan, keys: Sequence[bytes], tokens: PromptTokens, block_size: int) -> None:
         """Tell the view which KV blocks hold the prompt of ``plan``, if it follows them."""

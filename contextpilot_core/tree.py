@@ -107,6 +107,17 @@ class PrefixTree:
         """Return the node at which a request ends, or None when the id is not live."""
         return self._ends.get(request_id)
 
+    def held_by(self, request_id: str) -> list[Node]:
+        """Return the nodes that are there for one request only, from its end upward."""
+        held: list[Node] = []
+        node = self._ends.get(request_id)
+        own = 0, 1  # children and requests of a node that are the request's: at its end itself, above what it holds
+        while node is not None and node.parent is not None and (len(node.children), len(node.requests)) == own:
+            held.append(node)
+            node = node.parent
+            own = 1, 0
+        return held
+
     def nodes(self) -> Iterator[Node]:
         """Yield every node but the root, parents before children."""
         stack = list(reversed(self.root.children.values()))
@@ -127,14 +138,9 @@ class PrefixTree:
             node = self._split(node, used)
         fresh = path[matched:]
         if fresh:
-            tokens = self._sum(fresh)
-            child = Node(node, list(fresh), tokens)
-            node.children[fresh[0]] = child
-            self.tokens += tokens
-            node = child
+            node = self.add(node, fresh)
         if request_id is not None:
-            node.requests[request_id] = None
-            self._ends[request_id] = node
+            self.end(request_id, node)
         line = []
         while node.parent is not None:
             line.append(node)
@@ -142,18 +148,27 @@ class PrefixTree:
         line.reverse()
         return line, fresh
 
+    def add(self, parent: Node, blocks: Sequence[int]) -> Node:
+        """Let a node of ``blocks``, of which the first is none of its children's, stand below ``parent``."""
+        node = Node(parent, list(blocks), self._sum(blocks))
+        parent.children[blocks[0]] = node
+        self.tokens += node.tokens
+        return node
+
+    def end(self, request_id: str, node: Node) -> None:
+        """Let a request that is not live end at ``node``."""
+        node.requests[request_id] = None
+        self._ends[request_id] = node
+
     def release(self, request_id: str) -> list[Node] | None:
         """Forget a request and prune upward what nobody needs: the removed nodes, or None for an unknown id."""
+        removed = self.held_by(request_id)
         node = self._ends.pop(request_id, None)
         if node is None:
             return None
         del node.requests[request_id]
-        removed = []
-        while node.parent is not None and not node.children and not node.requests:
-            parent = node.parent
+        for node in removed:
             self._unlink(node)
-            removed.append(node)
-            node = parent
         return removed
 
     def trim(self, leaf: Node, blocks: int) -> tuple[list[int], list[str]]:

@@ -1,0 +1,224 @@
+"""Where one engine meets the log: its own operations go out numbered, the log's entries come in, in their order.
+
+While the log is out of reach, the engine plans as one that is alone: its operations change its copy of the shared
+state at once. When the log is there again, the copy gives way to what the log says, and the operations that the log
+lacks are sent.
+"""
+
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from contextpilot_core.blocks import BlockTable
+from contextpilot_core.cache_view import CacheView
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.journal import Committed, Entry, Operation, Released, Rendered, Reset, Snapshot
+from contextpilot_core.replica import LogState, Replica
+from contextpilot_core.replicated_view import ReplicatedView
+from contextpilot_core.visible import MessageRecord
+
+_log = logging.getLogger(__name__)
+_KEPT = 10_000
+"""Own operations that are kept, sent or not: a log that lost them gets them again."""
+
+
+class Journal(Protocol):
+    """The way to a log that several workers share; one engine's."""
+
+    @property
+    def seal(self) -> Callable[[bytes], bytes]:
+        """What turns a digest into the form in which it is shared; the same in all workers."""
+
+    def open(self, state: "SharedState") -> None:
+        """Begin to exchange entries between ``state`` and the log; returns at once."""
+
+    def wake(self) -> None:
+        """Take note that ``state`` has new operations; neither waits nor raises."""
+
+
+class Followers(Protocol):
+    """Who has to follow what happened elsewhere; called with the lock held."""
+
+    def cut(self, namespace: str, request_ids: Sequence[str]) -> None:
+        """The last blocks of requests left the shared state."""
+
+    def released(self, namespace: str, request_id: str) -> None:
+        """Another worker released a request."""
+
+    def forgotten(self, namespace: str | None) -> None:
+        """Another worker forgot a namespace, or all (None)."""
+
+    def replaced(self) -> None:
+        """The shared state is another one now."""
+
+
+class SharedState:
+    """One worker's copy of the shared state, and its own operations. ``lock`` is the engine's, and reentrant."""
+
+    def __init__(
+        self, config: EngineConfig, journal: Journal, lock: AbstractContextManager[object], followers: Followers
+    ) -> None:
+        self.worker = secrets.token_hex(4)
+        self.config = config
+        self._journal = journal
+        self._lock = lock
+        self._followers = followers
+        self._log = LogState(config)
+        self._views: dict[str, ReplicatedView] = {}
+        self._own: OrderedDict[int, Entry] = OrderedDict()
+        self._last = 0
+        self._returned = 0
+        self._resets: dict[int, str | None] = {}  # by number: own resets that have not come back
+        self._attached = False
+
+    # -- for the engine, which holds the lock --------------------------------------------------------------------
+
+    def view(self, namespace: str, blocks: BlockTable) -> ReplicatedView:
+        """Return a new view of a namespace; it takes the place of an earlier one."""
+        capacity = self.config.of(namespace).cache_tokens
+        overlay = CacheView(blocks, capacity=capacity, max_requests=self.config.max_requests)
+        view = self._views[namespace] = ReplicatedView(namespace, blocks, overlay, self)
+        return view
+
+    def records(self, namespace: str) -> "ReplicatedRecords":
+        """Return what the workers know of the messages of a namespace."""
+        return ReplicatedRecords(namespace, self)
+
+    def replica(self, namespace: str) -> Replica | None:
+        """Return the log's part of a namespace, None when it holds nothing of it, or will not after an own reset."""
+        if self._attached and self._resets and any(name in (None, namespace) for name in self._resets.values()):
+            return None
+        return self._log.replicas.get(namespace)
+
+    def record(self, operation: Operation) -> int:
+        """Number an operation and keep it for the log."""
+        self._last += 1
+        entry = self._own[self._last] = Entry(self.worker, self._last, operation, self._log.time)
+        if isinstance(operation, Reset):
+            self._resets[self._last] = operation.namespace
+        if len(self._own) > _KEPT:
+            _, oldest = self._own.popitem(last=False)
+            if oldest.number > self._returned:
+                self._settle(oldest)
+        if not self._attached:
+            self._follow(entry)
+        self._journal.wake()
+        return entry.number
+
+    # -- for the journal -----------------------------------------------------------------------------------------
+
+    @property
+    def last(self) -> int:
+        """Number of the latest own operation."""
+        return self._last
+
+    @property
+    def returned(self) -> int:
+        """Number of the latest own operation that came back from the log."""
+        return self._returned
+
+    def own_after(self, number: int, *, most: int) -> list[Entry]:
+        """Return up to ``most`` own operations after ``number``, as far as they are still kept, oldest first."""
+        with self._lock:
+            start = max(number + 1, next(iter(self._own), 1))
+            return [self._own[n] for n in range(start, min(self._last, start + most - 1) + 1)]
+
+    def deliver(self, entries: Iterable[Entry], *, every: int) -> bool:
+        """Follow entries of the log: whether an own one was its ``every``-th, or 2 * ``every``-th, and so on.
+
+        As all workers count alike, that names one worker for a task that comes up so often, without any agreement.
+        """
+        due = False
+        with self._lock:
+            for entry in entries:
+                new = self._follow(entry)
+                if entry.worker == self.worker:
+                    due = due or (new and self._log.entries % every == 0)
+                    self._return(max(self._returned, entry.number))
+        return due
+
+    def detach(self) -> None:
+        """Plan alone from now on: the log is out of reach."""
+        with self._lock:
+            if self._attached:
+                self._attached = False
+                for entry in self.own_after(self._returned, most=_KEPT):
+                    self._follow(entry)
+
+    def attach(self, log: LogState) -> None:
+        """Let ``log``, which the log's entries led to, take the place of the present copy."""
+        with self._lock:
+            self._log = log
+            self._attached = True
+            number = log.numbers.get(self.worker, 0)
+            self._return(number)
+            lost = next(iter(self._own), number + 1) - number - 1
+            if lost > 0:
+                _log.warning("%d operations of worker %s are not in the log: too many waited", lost, self.worker)
+            self._followers.replaced()
+
+    def snapshot(self) -> Snapshot:
+        """Return the present copy as values."""
+        with self._lock:
+            return self._log.snapshot()
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` unless the copy is sound."""
+        with self._lock:
+            self._log.check_integrity()
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _follow(self, entry: Entry) -> bool:
+        """Let the copy and the engine follow an entry; False when it came before."""
+        cut = self._log.apply(entry)
+        if cut is None:
+            return False
+        operation = entry.operation
+        if isinstance(operation, Reset):
+            if entry.worker != self.worker:
+                self._followers.forgotten(operation.namespace)
+        elif isinstance(operation, Released) and entry.worker != self.worker:
+            self._followers.released(operation.namespace, operation.request_id)
+        elif cut:
+            self._followers.cut(operation.namespace, cut)
+        return True
+
+    def _return(self, number: int) -> None:
+        """Take note that own operations up to ``number`` are part of the copy."""
+        for earlier in range(self._returned + 1, number + 1):
+            if earlier in self._own:
+                self._settle(self._own[earlier])
+        self._returned = number
+
+    def _settle(self, entry: Entry) -> None:
+        """Wait no longer for an own operation."""
+        operation = entry.operation
+        if isinstance(operation, Reset):
+            self._resets.pop(entry.number, None)
+        elif operation.request_id is not None and operation.namespace in self._views:
+            self._views[operation.namespace].delivered(entry.number, operation.request_id)
+
+
+class ReplicatedRecords:
+    """Implements `SharedRecords` for one namespace."""
+
+    def __init__(self, namespace: str, state: SharedState) -> None:
+        self._namespace = namespace
+        self._state = state
+
+    def get(self, key: bytes) -> MessageRecord | None:
+        """Return the record of a message that a worker rendered, or None."""
+        replica = self._state.replica(self._namespace)
+        return None if replica is None else replica.records.get(key)
+
+    def rendered(self, key: bytes, record: MessageRecord, owner: str) -> None:
+        """Send the record to the log."""
+        self._state.record(Rendered(self._namespace, owner, key, record))
+
+    def held(self, keys: Sequence[bytes], owner: str) -> None:
+        """Send to the log that a request holds what is known of messages."""
+        self._state.record(Committed(self._namespace, owner, tuple(keys)))
