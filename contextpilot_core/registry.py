@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_reports import CacheReports
@@ -158,9 +159,9 @@ class Registry:
     def stats(self) -> EngineStats:
         """Return counters and sizes over all namespaces."""
         with self.lock:
-            spaces = list(self._spaces.values())
-            for space in spaces:
-                self._counters.expired += space.expire()
+            replicas = {} if self.shared is None else self.shared.replicas
+            shared = replicas.values()
+            spaces = [self._space(name) for name in dict.fromkeys([*self._spaces, *replicas])]
             totals = asdict(self._counters)
             totals["evictions"] += sum(space.index.evictions for space in spaces)
             return EngineStats(
@@ -170,8 +171,8 @@ class Registry:
                 in_flight=sum(len(space.in_flight) for space in spaces),
                 live_requests=sum(len(space.index.view) for space in spaces),
                 cached_tokens=sum(space.index.view.tokens for space in spaces),
-                known_blocks=sum(len(space.index.blocks) for space in spaces),
-                known_messages=sum(len(space.conversations) for space in spaces),
+                known_blocks=sum(map(len, chain((s.index.blocks for s in spaces), (r.blocks for r in shared)))),
+                known_messages=sum(map(len, chain((s.conversations for s in spaces), (r.records for r in shared)))),
                 namespaces=len(spaces),
             )
 
@@ -213,8 +214,8 @@ class Registry:
 
     def _known(self, namespace: str) -> Namespace | None:
         """Return a namespace that was used here or in another process, else None."""
-        elsewhere = self.shared is not None and self.shared.replica(namespace) is not None
-        return self._space(namespace) if namespace in self._spaces or elsewhere else None
+        elsewhere = self.shared is not None and namespace in self.shared.replicas
+        return self._space(namespace) if elsewhere or namespace in self._spaces else None
 
     def _space(self, namespace: str) -> Namespace:
         space = self._spaces.get(namespace)

@@ -8,7 +8,7 @@ lacks are sent.
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -86,6 +86,11 @@ class SharedState:
     def records(self, namespace: str) -> "ReplicatedRecords":
         """Return what the workers know of the messages of a namespace."""
         return ReplicatedRecords(namespace, self)
+
+    @property
+    def replicas(self) -> Mapping[str, Replica]:
+        """The log's part of every namespace."""
+        return self._log.replicas
 
     def replica(self, namespace: str) -> Replica | None:
         """Return the log's part of a namespace, None when it holds nothing of it, or will not after an own reset."""
