@@ -27,17 +27,20 @@ def plan_batch(registry: Registry, batch: Sequence[Prepared], config: EngineConf
 
 
 def plan_together(
-    registry: Registry, batch: Sequence[Prepared], arrange: Callable[[Sequence[Opened]], Arrangement], *, commit: bool
+    registry: Registry, batch: Sequence[Prepared], arranging: Callable[[Sequence[Opened]], Arrangement], *, commit: bool
 ) -> BatchPlan:
-    """Open all requests, arrange them, and settle them in sequence; when that breaks off, the rest leaves no trace."""
+    """Open all requests, arrange them, and settle them in sequence; when that breaks off, nothing of it stays."""
     waiting = dict(enumerate(_open_all(registry, batch)))
     plans: dict[int, Plan] = {}
     try:
-        arranged = arrange(list(waiting.values()))
+        arranged = arranging(list(waiting.values()))
         for position in arranged.sequence:
             plans[position] = registry.settle(waiting.pop(position), commit=commit, lead=arranged.leads[position])
-    finally:
+    except BaseException:
         registry.cancel(waiting.values())
+        for plan in plans.values():
+            registry.evict([plan.request_id], plan.request.namespace)
+        raise
     return BatchPlan(tuple(plans[position] for position in range(len(batch))), tuple(arranged.sequence))
 
 

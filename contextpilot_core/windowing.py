@@ -61,8 +61,8 @@ def _merged(items: Sequence[Opened], registry: Registry, config: EngineConfig) -
     """Merge requests of one namespace behind the same head."""
     index, head = items[0].space.index, items[0].sketch.head
 
-    def cached(path: Path, wanted: Path) -> Path:
+    def cached(wanted: Path) -> Path:
         with registry.lock:
-            return index.view.longest(head + path, wanted, max_visits=config.max_visits)
+            return index.view.longest(head, wanted, max_visits=config.max_visits)
 
     return cached_families([context_of(item, config) for item in items], index.blocks.tokens, cached)

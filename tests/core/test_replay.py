@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, TraceError
-from contextpilot_core.replay import ReplayResult, replay
+from contextpilot_core.replay import Mode, ReplayResult, replay
 from contextpilot_core.traces import Document, TraceItem, load_corpus, load_trace
 
 CORPUS = {name: Document(tokens, text) for name, tokens, text in [
@@ -62,6 +62,19 @@ def test_a_small_cache_forgets():
     assert replay(stream, CORPUS, tight, mode="offline").reused_tokens == 10
 
 
+def test_windows_by_hand():
+    stream = items("a b", "c", "b a", "c a", "a b")
+    tight = EngineConfig(note="none", kv_block=1, cache_tokens=30)
+    alone = replay(stream, CORPUS, tight, mode="online")
+    windows = replay(stream, CORPUS, tight, mode="window", window=3)
+    # c goes first, then "a b" and "b a" share 30; of that "c a" finds a and drives b out, so "a b" finds a, too
+    assert (alone.reused_tokens, windows.reused_tokens) == (0, 30 + 10 + 10)
+    assert (windows.contexts, windows.tokens) == (alone.contexts, alone.tokens)
+    assert windows.build_seconds > 0
+    assert windows.plan_us_p50 is not None
+    assert replay(stream, CORPUS, tight, mode="window", window=1).reused_tokens == alone.reused_tokens
+
+
 def test_selection_reports_recall():
     stream = [TraceItem(("a", "b")), TraceItem(("c", "b", "a"), frozenset({"a", "b"}))]
     config = EngineConfig(note="none", kv_block=1, budget=2, pinned=1)
@@ -71,10 +84,12 @@ def test_selection_reports_recall():
     assert result.contexts == 2
 
 
-def test_progress_is_told():
+@pytest.mark.parametrize("mode", ["offline", "online", "window"])
+def test_progress_is_told(mode: Mode):
     seen: list[tuple[int, int]] = []
-    replay(items("a", "b"), CORPUS, SILENT, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 2), (2, 2)]
+    stream = items("a", "b", "c")
+    replay(stream, CORPUS, SILENT, mode=mode, window=2, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_errors_name_the_document_and_the_fix():
@@ -84,6 +99,8 @@ def test_errors_name_the_document_and_the_fix():
         replay(items("hidden"), CORPUS, SILENT, identity="text")
     with pytest.raises(ConfigError, match="top_k=0"):
         replay(items("a"), CORPUS, SILENT, top_k=0)
+    with pytest.raises(ConfigError, match="window=0"):
+        replay(items("a"), CORPUS, SILENT, mode="window", window=0)
     assert replay([], CORPUS, SILENT).tokens == 0
 
 
@@ -152,6 +169,13 @@ NET_AT_LEAST = {
     "musique.trace.bm25": 0.0,
     "musique.trace.dense": 0.0,
 }
+WINDOWS = {  # one by one, and windows that ignore what is cached: W = 8, 32, 128
+    "multihoprag.trace.bm25": (7.1, {8: 6.3, 32: 12.3, 128: 21.5}),
+    "qasper.trace.bm25": (6.3, {8: 10.5, 32: 15.5, 128: 21.4}),
+    "qasper_ev.trace.dense": (5.8, {8: 7.2, 32: 12.3, 128: 19.3}),
+    "narrativeqa.trace.dense": (23.7, {8: 25.7, 32: 32.3, 128: 35.0}),
+    "locomo_mem.conversations.bm25": (14.3, {8: 5.7, 32: 16.5, 128: 24.0}),
+}
 SELECTION_AT_LEAST = {
     "multihoprag.trace.bm25": (8.8, 22.7),
     "qasper_ev.trace.dense": (7.2, 25.0),
@@ -159,11 +183,14 @@ SELECTION_AT_LEAST = {
 }
 
 
-def run(folder: Path, name: str, *, top_k: int = 15, mode: str = "online", **fields: object) -> ReplayResult:
+def run(
+    folder: Path, name: str, *, top_k: int = 15, mode: Mode = "online", window: int = 32, **fields: object
+) -> ReplayResult:
     dataset = {"mtrag_full": "mtrag", "mtrag_reference": "mtrag"}.get(name.split(".")[0], name.split(".")[0])
     config = EngineConfig(**{"cache_tokens": 40_000, "note": "none", "kv_block": 1, **fields})  # type: ignore[arg-type]
     corpus = load_corpus([folder / f"{dataset}.corpus.jsonl.gz"])
-    return replay(load_trace(folder / f"{name}.jsonl.gz"), corpus, config, top_k=top_k, mode=mode)  # type: ignore[arg-type]
+    trace = load_trace(folder / f"{name}.jsonl.gz")
+    return replay(trace, corpus, config, top_k=top_k, mode=mode, window=window)
 
 
 def test_every_dev_trace_reaches_the_prototype(data_dir: Path):
@@ -182,6 +209,16 @@ def test_the_papers_strategy_reaches_its_public_implementation(data_dir: Path, n
     for schedule in ("depth-first", "paper"):
         reuse = run(data_dir, name, mode="offline", strategy="paper", schedule=schedule).reuse
         assert reuse * 100 >= REFERENCE_OFFLINE[name] - 1
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_reach_the_larger_of_one_by_one_and_blind_windows(data_dir: Path, name: str):
+    one_by_one, blind = WINDOWS[name]
+    for size, figure in blind.items():
+        reuse = run(data_dir, name, mode="window", window=size).reuse * 100
+        assert reuse >= max(one_by_one, figure) - 0.3, (name, size)
+        if size == 8:
+            assert reuse > max(one_by_one, figure)
 
 
 @pytest.mark.parametrize("name", NET_AT_LEAST)

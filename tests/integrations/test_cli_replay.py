@@ -31,7 +31,7 @@ def run(*arguments: str):
     return typer_testing.CliRunner().invoke(app, ["replay", *arguments])
 
 
-@pytest.mark.parametrize("mode", ["offline", "online"])
+@pytest.mark.parametrize("mode", ["offline", "online", "window"])
 @pytest.mark.parametrize("strategy", ["greedy", "paper", "none"])
 def test_json(files: list[str], mode: str, strategy: str):
     done = run(*files, "--mode", mode, "--strategy", strategy, "--json")
@@ -41,6 +41,13 @@ def test_json(files: list[str], mode: str, strategy: str):
     assert (figures["contexts"], figures["tokens"], figures["note_tokens"]) == (3, 800, 0)
     assert figures["reused_tokens"] == (0 if strategy == "none" else 400)
     assert figures["reuse"] == figures["net_reuse"]
+
+
+def test_the_size_of_a_window(files: list[str]):
+    small = ["--cache-tokens", "300", "--mode", "window", "--json"]
+    alone, together = run(*files, *small, "--window", "1"), run(*files, *small, "--window", "2")
+    assert (alone.exit_code, together.exit_code) == (0, 0)
+    assert json.loads(alone.stdout)["reused_tokens"] <= json.loads(together.stdout)["reused_tokens"]
 
 
 def test_table_notes_selection_and_an_unbounded_cache(files: list[str]):
@@ -58,6 +65,7 @@ def test_table_notes_selection_and_an_unbounded_cache(files: list[str]):
         (["--candidates", "20"], "belong together"),
         (["--strategy", "best"], "greedy"),
         (["--top-k", "0"], "top-k"),
+        (["--mode", "window", "--window", "0"], "window"),
         (["--candidates", "3", "--pinned", "99"], "pinned=99"),
     ],
 )
