@@ -13,6 +13,7 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.intake import Prepared, prepare
 from contextpilot_core.kv_mirror import KVMirror
+from contextpilot_core.observer import Observer
 from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.registry import Registry
 from contextpilot_core.shared import Journal
@@ -36,7 +37,7 @@ class ReuseEngine:
     ``token_counter`` maps a text to tokens (default: an estimate), ``clock`` gives seconds that never go back.
     ``mirror`` follows the serving engine's KV events: plans then rely on what is really cached, as long as the engine's
     reports agree; None is an estimate. ``journal`` shares the state with other processes, see `Journal`; an engine
-    and its journal belong to each other and to the process that made them.
+    and its journal belong to each other and to the process that made them. ``observer`` is told of plans and responses.
 
     Raises:
         ConfigError: an argument has the wrong type.
@@ -50,6 +51,7 @@ class ReuseEngine:
         clock: Callable[[], float] | None = None,
         mirror: KVMirror | None = None,
         journal: Journal | None = None,
+        observer: Observer | None = None,
     ) -> None:
         if config is not None and not isinstance(config, EngineConfig):
             raise ConfigError(f"config must be an EngineConfig or None, got {type(config).__name__}; build one")
@@ -61,6 +63,7 @@ class ReuseEngine:
         self._config = config or EngineConfig()
         count = estimate_tokens if token_counter is None else checked(token_counter)
         clock = clock or time.monotonic
+        self._clock, self._observer = clock, observer
         self._reports = CacheReports(self._config, mirror, clock)
         self._registry = Registry(self._config, count, clock, self._new_view, self._reports, journal)
         if journal is not None and self._registry.shared is not None:
@@ -92,6 +95,7 @@ class ReuseEngine:
             RequestError: the request breaks a rule (`RequestTypeError` for a wrong type); nothing was changed.
             DuplicateRequestError: ``request_id`` is live in this namespace; nothing was changed.
         """
+        started = self._clock()
         request = ContextRequest(
             blocks=blocks,  # type: ignore[arg-type]  # any iterable: prepare() makes it a tuple
             query=query,
@@ -104,7 +108,9 @@ class ReuseEngine:
         _check_flag("commit", commit)
         prepared = prepare(request, self._config, seal=self._registry.seal)
         with self._registry.lock:
-            return self._registry.settle(self._registry.open(prepared), commit=commit)
+            plan = self._registry.settle(self._registry.open(prepared), commit=commit)
+        self._tell((plan,), started)
+        return plan
 
     def plan_in_order(self, request: ContextRequest, order: Sequence[int], *, commit: bool = True) -> Plan:
         """Plan a request again as another engine did: a conversation moves here, and its labels must not change.
@@ -129,7 +135,10 @@ class ReuseEngine:
         request is refused, none was planned.
         """
         _check_flag("commit", commit)
-        return plan_batch(self._registry, self._prepare(requests), self._config, commit=commit)
+        started = self._clock()
+        batch = plan_batch(self._registry, self._prepare(requests), self._config, commit=commit)
+        self._tell(batch.plans, started)
+        return batch
 
     def plan_window(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
         """Plan a few requests that wait together against what is cached now; as `plan_batch`, which ignores that.
@@ -137,7 +146,10 @@ class ReuseEngine:
         Made for windows of up to some hundred requests. Raises as `plan_batch`.
         """
         _check_flag("commit", commit)
-        return plan_window(self._registry, self._prepare(requests), self._config, commit=commit)
+        started = self._clock()
+        batch = plan_window(self._registry, self._prepare(requests), self._config, commit=commit)
+        self._tell(batch.plans, started)
+        return batch
 
     async def aplan(self, blocks: Iterable[str | ContextBlock], **options: Any) -> Plan:  # noqa: ANN401
         """Plan one request from a coroutine; arguments as `plan`. Nothing here waits longer than microseconds."""
@@ -173,7 +185,10 @@ class ReuseEngine:
 
         With ``served.tokens`` the view learns where the blocks of the prompt lie in the engine's KV blocks.
         """
-        return self._registry.observe(plan, served)
+        observation = self._registry.observe(plan, served)
+        if self._observer is not None:
+            self._observer.observed(plan, observation)
+        return observation
 
     def evict(self, request_ids: Iterable[str], *, namespace: str = "default") -> EvictionReport:
         """Release requests that the engine no longer caches. Unknown ids are reported; twice is harmless.
@@ -215,6 +230,12 @@ class ReuseEngine:
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless all state is sound (for tests: it visits everything)."""
         self._registry.check_integrity()
+
+    def _tell(self, plans: Sequence[Plan], started: float) -> None:
+        if self._observer is not None and plans:
+            seconds = (self._clock() - started) / len(plans)
+            for plan in plans:
+                self._observer.planned(plan, seconds)
 
     def _new_view(self, namespace: str, blocks: BlockTable) -> View:
         shared, config = self._registry.shared, self._config.of(namespace)

@@ -1,0 +1,54 @@
+"""The observer of an engine: told of every plan and every response, with the time that planning took."""
+
+from contextpilot_core import ContextRequest, ReuseEngine
+from contextpilot_core.testing import ManualClock
+from contextpilot_core.types import Served
+
+
+class Notes:
+    def __init__(self):
+        self.plans, self.observations = [], []
+
+    def planned(self, plan, seconds):
+        self.plans.append((plan, seconds))
+
+    def observed(self, plan, observation):
+        self.observations.append((plan, observation))
+
+
+def test_plans_come_with_their_time():
+    clock, notes = ManualClock(), Notes()
+
+    def count(text):
+        clock.advance(0.5)
+        return len(text)
+
+    engine = ReuseEngine(clock=clock, token_counter=count, observer=notes)
+    plan = engine.plan(["text"])
+    batch = engine.plan_batch([ContextRequest(blocks=["one"]), ContextRequest(blocks=["two"])])
+    window = engine.plan_window([ContextRequest(blocks=["three"])])
+    engine.plan_batch([])
+    assert [each for each, _ in notes.plans] == [plan, *batch.plans, *window.plans]
+    assert all(seconds > 0 for _, seconds in notes.plans)
+    assert notes.plans[1][1] == notes.plans[2][1]  # of a batch: each plan's share
+
+
+def test_responses_are_told():
+    notes = Notes()
+    engine = ReuseEngine(observer=notes)
+    plan = engine.plan(["text"])
+    told = engine.observe(plan, Served(prompt_tokens=100, cached_tokens=16))
+    assert notes.observations == [(plan, told)]
+    assert told.reported == 16
+
+
+def test_what_is_refused_is_not_told():
+    notes = Notes()
+    engine = ReuseEngine(observer=notes)
+    for wrong in (1, "text"):
+        try:
+            engine.plan(wrong)
+        except TypeError:
+            continue
+        raise AssertionError
+    assert notes.plans == []
