@@ -68,6 +68,8 @@ class ReuseEngine:
         self._registry = Registry(self._config, count, clock, self._new_view, self._reports, journal)
         if journal is not None and self._registry.shared is not None:
             journal.open(self._registry.shared)
+        if observer is not None:
+            observer.attached(self.stats)
 
     @property
     def config(self) -> EngineConfig:

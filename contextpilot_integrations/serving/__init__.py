@@ -7,23 +7,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from contextpilot_integrations.serving.client import (
-        AsyncChatStream,
-        AsyncContextPilotClient,
-        ChatStream,
-        ContextPilotClient,
-    )
+    from contextpilot_integrations.serving.client import AsyncContextPilotClient, ContextPilotClient
     from contextpilot_integrations.serving.local import LocalEngine
+    from contextpilot_integrations.serving.metrics import EngineMetrics
+    from contextpilot_integrations.serving.replicas import ReplicaStatus
+    from contextpilot_integrations.serving.routing import AsyncReplicaRouter, ReplicaRouter
+    from contextpilot_integrations.serving.streams import AsyncChatStream, ChatStream
+    from contextpilot_integrations.serving.tenants import Tenants
     from contextpilot_integrations.serving.turn import ChatResult
     from contextpilot_integrations.serving.usage import Usage, UsageSummary, read_usage, summarize
 
 _HOMES = {
-    "AsyncChatStream": "client",
+    "AsyncChatStream": "streams",
     "AsyncContextPilotClient": "client",
+    "AsyncReplicaRouter": "routing",
     "ChatResult": "turn",
-    "ChatStream": "client",
+    "ChatStream": "streams",
     "ContextPilotClient": "client",
+    "EngineMetrics": "metrics",
     "LocalEngine": "local",
+    "ReplicaRouter": "routing",
+    "ReplicaStatus": "replicas",
+    "Tenants": "tenants",
     "Usage": "usage",
     "UsageSummary": "usage",
     "read_usage": "usage",
@@ -33,10 +38,15 @@ _HOMES = {
 __all__ = [
     "AsyncChatStream",
     "AsyncContextPilotClient",
+    "AsyncReplicaRouter",
     "ChatResult",
     "ChatStream",
     "ContextPilotClient",
+    "EngineMetrics",
     "LocalEngine",
+    "ReplicaRouter",
+    "ReplicaStatus",
+    "Tenants",
     "Usage",
     "UsageSummary",
     "read_usage",

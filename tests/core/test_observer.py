@@ -9,6 +9,9 @@ class Notes:
     def __init__(self):
         self.plans, self.observations = [], []
 
+    def attached(self, stats):
+        self.stats = stats
+
     def planned(self, plan, seconds):
         self.plans.append((plan, seconds))
 
@@ -40,6 +43,7 @@ def test_responses_are_told():
     told = engine.observe(plan, Served(prompt_tokens=100, cached_tokens=16))
     assert notes.observations == [(plan, told)]
     assert told.reported == 16
+    assert notes.stats() == engine.stats()
 
 
 def test_what_is_refused_is_not_told():
