@@ -118,8 +118,6 @@ class _Lane:
         """Go on without a request that was sent or has given up."""
         if place is self._sending:
             self._advance()
-        elif place in self._planned:
-            self._planned.remove(place)
         elif place in self._gathering:
             self._gathering.remove(place)
             if not self._gathering:
@@ -131,7 +129,7 @@ class _Lane:
         _cancel(self._ending)
         self._end()
         gathered, self._gathering = self._gathering, []
-        self._planned.extend(self._scheduled([place for place in gathered if not place.ready.cancelled()]))
+        self._planned.extend(self._scheduled(gathered))
         self._ending = self._loop.call_later(self._seconds, self._end)
         self._advance()
 
@@ -144,7 +142,7 @@ class _Lane:
         return places
 
     def _advance(self) -> None:
-        """Let the next one go."""
+        """Let the next one go; those that were cancelled are passed over."""
         self._sending = None
         while self._planned and self._sending is None:
             place = self._planned.popleft()

@@ -163,6 +163,10 @@ class Interleavings(RuleBasedStateMachine):
     def batch(self, stream: list[list[str]], commit: bool) -> None:
         self.engine.plan_batch([ContextRequest(blocks=blocks, namespace="x") for blocks in stream], commit=commit)
 
+    @rule(stream=st.lists(contexts, max_size=4), commit=st.booleans())
+    def window(self, stream: list[list[str]], commit: bool) -> None:
+        self.engine.plan_window([ContextRequest(blocks=blocks, namespace="x") for blocks in stream], commit=commit)
+
     @rule(stream=st.lists(contexts, max_size=3))
     def warm(self, stream: list[list[str]]) -> None:
         self.engine.warm([ContextRequest(blocks=blocks, namespace="x") for blocks in stream])
