@@ -13,7 +13,7 @@ from contextpilot_integrations.session import session
 from tests.conftest import require
 from tests.integrations.chat_server import breaking_off, chat_server, good, refusing
 
-openai = require("openai")
+openai, httpx = require("openai"), require("httpx")
 
 
 def document(name: str, words: int = 60) -> str:
@@ -269,6 +269,24 @@ def test_an_answer_that_breaks_off_is_no_turn(chat, server):
     result = chat([MILK], "three", session_id="u")
     assert result.plan.messages[: len(before)] == before
     assert not result.plan.hints  # the broken turn is not in the messages, so its block is sent in full
+
+
+def test_an_answer_that_stalls_is_no_turn(chat, server):
+    release = threading.Event()
+
+    def stall(exchange):
+        exchange.start()
+        exchange.chunk({"content": "Hel"})
+        release.wait(10)
+        exchange.hang_up()
+
+    server.script = [stall, good()]
+    with pytest.raises((openai.APITimeoutError, httpx.TimeoutException)):
+        chat([TEA], "one", session_id="u", timeout=0.3)
+    release.set()
+    assert chat.client.history("u") == ()
+    assert (chat.engine.stats().committed, chat.engine.stats().in_flight) == (1, 0)
+    assert chat([TEA], "two", session_id="u").answer == "Hello there"  # nobody waits for the first for ever
 
 
 def test_an_answer_that_ends_too_early_without_an_error_is_no_turn(chat, server):

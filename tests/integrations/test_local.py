@@ -163,6 +163,21 @@ def test_the_client_plans_and_the_cache_is_hit(engine):
     assert first.ttft_ms > 0
 
 
+def test_text_prompts_hit_the_cache_and_report_it(engine):
+    engine.clear()
+    document = " ".join(f"Tea number {n} is kept in box {n * 7}." for n in range(12))
+    with engine.client() as openai_client:
+        client = ContextPilotClient(openai_client, model=engine.model)
+        first = client.complete([document], "Tea number 3 is kept in box", max_tokens=4)
+        with client.stream_completion([document], "Tea number 5 is kept in box", max_tokens=4) as stream:
+            pieces = list(stream)
+    assert first.answer
+    assert "".join(pieces) == stream.result.answer
+    assert first.usage.cached_tokens == 0
+    assert stream.result.usage.cached_tokens > 100
+    assert stream.result.finish_reason == "length"
+
+
 def test_the_asynchronous_client(engine):
     async def talk():
         async with engine.async_client() as openai_client:
