@@ -13,6 +13,7 @@ from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import RequestTypeError
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_integrations.langchain.chat_turn import ChatSettings, ChatTurn
+from contextpilot_integrations.langchain.events import atell, tell
 from contextpilot_integrations.langchain.history import (
     GetHistory,
     MemoryHistories,
@@ -47,7 +48,8 @@ def create_contextpilot_chat(
 
     Every prompt is the one before, its answer, and a user message with what the history does not show yet: context,
     note, question. The session of a call is found as by `ContextPilotRetriever`; without one there is no history.
-    Calls of one session wait for each other. A turn that fails, breaks off or ends in tool calls is not kept.
+    Calls of one session wait for each other. A turn that fails, breaks off or ends in tool calls is not kept. The
+    custom event "contextpilot_turn" tells callbacks the figures of each answer (`TurnFigures`).
 
     Args:
         retriever: finds documents for the question, best first.
@@ -118,6 +120,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             with turn.sending():
                 reply = self._llm.invoke(turn.prompt, config, **kwargs)
             save(history, turn.added(reply), turn.rewritten)
+            tell(turn.figures(reply), config)
             return reply
 
         with self._locks.hold(session_id):
@@ -136,6 +139,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             with turn.sending():
                 reply = await self._llm.ainvoke(turn.prompt, config, **kwargs)
             await asave(history, turn.added(reply), turn.rewritten)
+            await atell(turn.figures(reply), config)
             return reply
 
         async with self._locks.ahold(session_id):
@@ -159,6 +163,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                     whole = chunk if whole is None else whole + chunk
             if whole is not None:
                 save(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
+                tell(turn.figures(whole), config)
 
         chunks: Any = self._transform_stream_with_config(iter([input]), answer, config)
         with self._locks.hold(session_id), closing(chunks):
@@ -186,6 +191,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                     whole = chunk if whole is None else whole + chunk
             if whole is not None:
                 await asave(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
+                await atell(turn.figures(whole), config)
 
         chunks: Any = self._atransform_stream_with_config(_once(input), answer, config)
         async with self._locks.ahold(session_id), aclosing(chunks):

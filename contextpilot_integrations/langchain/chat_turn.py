@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
+from time import perf_counter
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
@@ -24,6 +25,8 @@ from contextpilot_integrations.langchain.history import (
     split_turns,
 )
 from contextpilot_integrations.serving.conversation import message_tokens
+from contextpilot_integrations.serving.figures import TurnFigures, observe
+from contextpilot_integrations.serving.usage import read_usage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,7 @@ class ChatTurn:
         answer_tokens: int = 0,
     ) -> None:
         """Plan the prompt. Raises `RequestError`: an empty question, or the engine refuses."""
+        started = perf_counter()
         if not question.strip():
             raise RequestError(f"the question is empty ({len(question)} characters); give the words of the user")
         blocks = tuple(as_block(document) for document in by_relevance(documents))
@@ -80,6 +84,7 @@ class ChatTurn:
             self._fit(settings.window, settings.window - answer_tokens)
         asked = replace(self._asked, tokens=settings.counted(self._with_question(self.kept)))
         self._message = self._rendered(self.plan, asked, self.kept)
+        self._plan_seconds = perf_counter() - started
 
     @property
     def prompt(self) -> list[BaseMessage]:
@@ -136,6 +141,10 @@ class ChatTurn:
         if getattr(answer, "tool_calls", None):
             return []
         return [*(self.kept if self.rewritten else ()), self._message, answer]
+
+    def figures(self, answer: BaseMessage) -> TurnFigures:
+        """Tell the engine what the model reported with its answer, and return the figures of this turn."""
+        return observe(self._settings.engine, self.plan, read_usage(answer), plan_seconds=self._plan_seconds)
 
     def _sound(self, messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], bool]:
         """Return the messages, from the first on whose hints name a history that is no more planned again, if any."""

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -22,15 +23,18 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 from llama_index.core.types import Thread
 from llama_index.core.utils import get_tokenizer
+from llama_index_instrumentation import get_dispatcher
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.plan import Plan
+from contextpilot_integrations.llama_index.events import TurnEvent
 from contextpilot_integrations.llama_index.sessions import find_session
 from contextpilot_integrations.llama_index.turns import Turn, Turns
 from contextpilot_integrations.serving.usage import Usage, read_usage
 
 _ANSWER_TOKENS = 256
+_dispatcher = get_dispatcher(__name__)
 
 
 class ContextPilotChatEngine(BaseChatEngine):
@@ -45,6 +49,8 @@ class ContextPilotChatEngine(BaseChatEngine):
 
     Above ``token_limit`` the oldest turns are dropped, whole, down to half of it, so that the next turns extend
     each other again. Ask one question at a time; a new one waits until the model has streamed the last answer.
+
+    A `TurnEvent` tells LlamaIndex's event handlers the figures of each answer.
     """
 
     def __init__(
@@ -232,6 +238,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         """Return what a turn adds to the memory."""
         self._turns.sent(turn)
         self._last_usage = read_usage(answer.raw)
+        _dispatcher.event(TurnEvent(**asdict(self._turns.figures(turn, self._last_usage))))
         self._turns.learn_scale(turn, self._last_usage)
         return [turn.user, ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")]
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from time import perf_counter
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -24,6 +25,7 @@ from contextpilot_integrations.llama_index.history import (
 )
 from contextpilot_integrations.llama_index.nodes import context_blocks
 from contextpilot_integrations.serving.conversation import message_tokens
+from contextpilot_integrations.serving.figures import TurnFigures, observe
 from contextpilot_integrations.serving.usage import Usage
 
 
@@ -37,6 +39,7 @@ class Turn:
     rewritten: bool
     user: ChatMessage
     prompt: list[ChatMessage]
+    plan_seconds: float
 
     @property
     def sources(self) -> list[ToolOutput]:
@@ -85,6 +88,7 @@ class Turns:
             self._engine.commit(repeated)
             return message
 
+        started = perf_counter()
         blocks = context_blocks(nodes)
         history = sound(stored, again)
         current = plan(question, blocks, history)
@@ -104,6 +108,7 @@ class Turns:
             rewritten=history != stored,
             user=user,
             prompt=[*self._prefix, *map(as_sent, (*history, user))],
+            plan_seconds=perf_counter() - started,
         )
 
     @contextmanager
@@ -133,6 +138,10 @@ class Turns:
             namespace=request.namespace,
         )
         repeated.messages  # noqa: B018 - rendering is what makes it known
+
+    def figures(self, turn: Turn, usage: Usage) -> TurnFigures:
+        """Tell the engine what the server reported with the answer, and return the figures of this turn."""
+        return observe(self._engine, turn.plan, usage, plan_seconds=turn.plan_seconds)
 
     def learn_scale(self, turn: Turn, usage: Usage) -> None:
         """Compare the prompt with what the server says about it, if it does."""

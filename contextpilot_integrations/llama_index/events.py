@@ -1,0 +1,25 @@
+"""The figures of a chat's answers as an event of LlamaIndex's instrumentation."""
+
+from typing import Literal
+
+from llama_index.core.instrumentation.events import BaseEvent
+
+
+class TurnEvent(BaseEvent):
+    """Sent after every answer of a `ContextPilotChatEngine`; the fields are those of `TurnFigures`."""
+
+    request_id: str
+    plan_seconds: float
+    prompt_tokens: int | None
+    predicted_tokens: int | None
+    reported_tokens: int | None
+    hit_rate: float | None
+    source: Literal["events", "estimate"]
+    drift: float | None
+    live_contexts: int
+    evictions: int
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex serialises this."""
+        return "ContextPilotTurnEvent"
