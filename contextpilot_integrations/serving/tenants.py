@@ -1,7 +1,8 @@
 """What keeps the tenants of one model server apart: a salt per namespace, which enters their KV blocks' hashes.
 
 A prefix cache that tenants share tells them by its speed what others have asked. vLLM and SGLang take a
-``cache_salt`` with a request: blocks are found again under the same salt only (docs: "Tenants").
+``cache_salt`` with a request: blocks are found again under the same salt only (docs: "Tenants"). llama.cpp ignores
+it: there, tenants need servers of their own.
 """
 
 import base64
