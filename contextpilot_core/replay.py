@@ -1,8 +1,4 @@
-"""Replay a retrieval trace through the engine and a simulated prefix cache (docs: "Replay").
-
-The cache is simulated apart from the engine's own view: whole blocks, all nodes of a path get one tick, insert, then
-evict the oldest leaves until within capacity, never the path just used.
-"""
+"""Replay a retrieval trace through the engine and a simulated prefix cache (docs: "Replay")."""
 
 import sys
 import time
@@ -10,19 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from contextpilot_core.blocks import BlockTable
-from contextpilot_core.cache_view import CacheView
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, TraceError
 from contextpilot_core.metrics import net_reuse, reuse, upper_bound
 from contextpilot_core.plan import BatchPlan, Plan
+from contextpilot_core.simulated_cache import SimulatedCache
 from contextpilot_core.traces import Document, TraceItem
 from contextpilot_core.types import ContextRequest
 
 Mode = Literal["offline", "online", "window"]
 Identity = Literal["id", "text"]
 Progress = Callable[[int, int], None]
+Watch = Callable[[Plan, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +55,15 @@ def replay(
     window: int = 32,
     identity: Identity = "id",
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> ReplayResult:
     """Plan every context of ``trace`` and count what a prefix cache of ``config.cache_tokens`` would reuse.
 
     ``mode``: "offline", all as one batch; "online", one after the other; "window", every ``window`` of them together.
 
     Contexts are cut to ``top_k`` ids, repeats dropped, empty ones skipped. ``config.kv_block`` rounds matched tokens
-    down. Selection (``config.budget``) is part of ``config``; ``top_k`` is then the number of candidates.
+    down. Selection (``config.budget``) is part of ``config``; ``top_k`` is then the number of candidates. ``watch`` is
+    told of every plan as it is sent, and of the tokens that were reused.
 
     Raises:
         TraceError: a document is not in the corpus, or has no text while ``identity="text"``.
@@ -79,10 +77,10 @@ def replay(
     body_of, weights = _bodies(items, corpus, identity)
     engine = ReuseEngine(config, token_counter=_Counter(weights))
     requests = [ContextRequest(blocks=tuple([body_of[doc_id] for doc_id in item.doc_ids])) for item in items]
-    cache = _SimulatedCache(config, weights)
-    tell = progress or _silent
+    cache = SimulatedCache(weights, capacity=config.cache_tokens)
     plans: list[Plan] = []
     times: list[float] = []
+    reused: list[int] = []
     for part in _parts(requests, {"offline": len(requests), "online": 1, "window": window}[mode]):
         started = time.perf_counter()
         if mode == "online":
@@ -90,11 +88,15 @@ def replay(
         else:
             batch = engine.plan_batch(part) if mode == "offline" else engine.plan_window(part)
         times.append(time.perf_counter() - started)
-        for done, plan in enumerate(batch.in_schedule(), start=len(plans) + 1):
-            cache.send(plan)
-            tell(done, len(items))
+        for plan in batch.in_schedule():
+            matched = cache.send([str(plan.request.blocks[position]) for position in plan.order])
+            reused.append(matched // config.kv_block * config.kv_block)
+            if progress is not None:
+                progress(len(reused), len(items))
+            if watch is not None:
+                watch(plan, reused[-1])
         plans += batch.plans
-    return _result(items, plans, cache, weights, mode, times)
+    return _result(items, plans, sum(reused), weights, mode, times)
 
 
 def _parts(requests: Sequence[ContextRequest], size: int) -> Iterator[Sequence[ContextRequest]]:
@@ -109,32 +111,6 @@ class _Counter:
 
     def __call__(self, text: str) -> int:
         return self._weights.get(text) or max(1, len(text) // 4)
-
-
-class _SimulatedCache:
-    """The prefix cache of the engine behind, apart from what the reuse engine believes of it."""
-
-    def __init__(self, config: EngineConfig, weights: Mapping[str, int]) -> None:
-        self._blocks = BlockTable()
-        self._view = CacheView(self._blocks, capacity=config.cache_tokens, max_requests=sys.maxsize)
-        self._kv_block = config.kv_block
-        self._weights = weights
-        self.tokens = 0
-        self.reused = 0
-
-    def send(self, plan: Plan) -> None:
-        """Count what is cached of the plan's prompt, then put it into the cache."""
-        bodies = [plan.request.blocks[position] for position in plan.order]
-        path = [self._blocks.intern(str(body).encode("utf-8", "surrogatepass"), self._weigher(body)) for body in bodies]
-        weights = self._blocks.tokens
-        matched = sum(weights[block] for block in path[: self._view.cached_blocks(path)])
-        self.reused += matched // self._kv_block * self._kv_block
-        self.tokens += sum(weights[block] for block in path)
-        self._view.admit(path)
-        self._blocks.release(path)
-
-    def _weigher(self, body: object) -> Callable[[], int]:
-        return lambda: self._weights[str(body)]
 
 
 def _bodies(
@@ -158,7 +134,7 @@ def _bodies(
 def _result(
     items: Sequence[TraceItem],
     plans: Sequence[Plan],
-    cache: _SimulatedCache,
+    reused: int,
     weights: Mapping[str, int],
     mode: Mode,
     times: Sequence[float],
@@ -168,16 +144,17 @@ def _result(
     notes = sum(plan.report.note_tokens for plan in plans)
     number = {body: index for index, body in enumerate(weights)}
     sent = [[number[str(plan.request.blocks[position])] for position in plan.order] for plan in plans]
+    tokens = sum(plan.report.block_tokens for plan in plans)
     bound = upper_bound(sent, list(weights.values()))
     recall, recall_by_rank = _recall(items, plans)
     return ReplayResult(
         contexts=len(items),
-        tokens=cache.tokens,
-        reused_tokens=cache.reused,
-        reuse=reuse(cache.reused, cache.tokens),
+        tokens=tokens,
+        reused_tokens=reused,
+        reuse=reuse(reused, tokens),
         note_tokens=notes,
-        net_reuse=net_reuse(cache.reused, notes, cache.tokens),
-        upper_bound=None if bound is None else reuse(bound, cache.tokens),
+        net_reuse=net_reuse(reused, notes, tokens),
+        upper_bound=None if bound is None else reuse(bound, tokens),
         build_seconds=0.0 if mode == "online" else sum(times),
         plan_us_p50=_quantile(microseconds, 0.5),
         plan_us_p99=_quantile(microseconds, 0.99),
@@ -209,7 +186,3 @@ def _peak_rss_mb() -> float | None:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
-
-
-def _silent(done: int, total: int) -> None:
-    """Tell nobody."""
