@@ -11,13 +11,14 @@ the other: the next when the one before was sent, which is when its block is lef
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, RequestTypeError
 from contextpilot_core.plan import Plan
+from contextpilot_core.tokens import estimate_tokens
 from contextpilot_core.types import ContextRequest
 
 
@@ -48,6 +49,13 @@ class WindowScheduler:
     def engine(self) -> ReuseEngine:
         """The engine that plans the windows."""
         return self._engine
+
+    def overlap(self, request: ContextRequest) -> int:
+        """Return how many tokens, by estimate, ``request`` shares with one of those that gather now, the most."""
+        lane = self._lanes.get((asyncio.get_running_loop(), request.namespace))
+        own = _texts(request)
+        shared = [own & _texts(other) for other in (lane.gathering() if lane is not None else ())]
+        return max((sum(map(estimate_tokens, texts)) for texts in shared), default=0)
 
     @asynccontextmanager
     async def turn(self, request: ContextRequest) -> AsyncIterator[Plan]:
@@ -105,6 +113,10 @@ class _Lane:
     def empty(self) -> bool:
         """Whether nobody waits or is being sent."""
         return not self._gathering and not self._planned and self._sending is None
+
+    def gathering(self) -> list[ContextRequest]:
+        """Return the requests that are not planned yet."""
+        return [place.request for place in self._gathering]
 
     def join(self, place: _Place) -> None:
         """Let a request gather with others."""
@@ -168,3 +180,9 @@ def _at_rest(request: ContextRequest) -> ContextRequest:
     if isinstance(request.blocks, Iterator) or isinstance(request.messages, Iterator):
         return replace(request, blocks=tuple(request.blocks), messages=tuple(request.messages))
     return request
+
+
+def _texts(request: ContextRequest) -> frozenset[str]:
+    """Return the texts of a request's blocks; what is none is refused when it is planned."""
+    blocks = request.blocks if isinstance(request.blocks, Sequence) else ()
+    return frozenset(text for block in blocks if isinstance(text := getattr(block, "text", block), str))

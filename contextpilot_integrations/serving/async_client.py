@@ -8,9 +8,9 @@ from typing import Any, Literal, overload
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import Message
-from contextpilot_integrations.serving.chats import Blocks, Chats, Query, closing_async_stream, held_async
+from contextpilot_integrations.serving.chats import Blocks, Chats, Query, closing_async_stream, held_async, in_turn
 from contextpilot_integrations.serving.conversation import Sessions
-from contextpilot_integrations.serving.replicas import Attempt, OpenAIClient, only, refuse_other_kind
+from contextpilot_integrations.serving.replicas import Attempt, OpenAIClient, only, refuse_other_kind, scheduler_of
 from contextpilot_integrations.serving.streams import AsyncChatStream
 from contextpilot_integrations.serving.tenants import Tenants
 from contextpilot_integrations.serving.turn import ChatResult, Question, Window, may_refuse_usage
@@ -117,7 +117,9 @@ class AsyncChatCalls:
             async with held_async(seat, question):
                 for attempt in self._chats.attempts(question, seat):
                     with attempt:
-                        async with closing_async_stream(await _open(attempt)) as chunks:
+                        async with in_turn(attempt, question, seat):
+                            opened = await _open(attempt)
+                        async with closing_async_stream(opened) as chunks:
                             async for chunk in chunks:
                                 text = attempt.turn.feed(chunk)
                                 if text and shown:
@@ -142,16 +144,30 @@ class AsyncContextPilotClient(AsyncChatCalls):
         max_context_tokens: int | None = None,
         token_counter: TokenCounter = estimate_tokens,
         max_sessions: int = 1_000,
+        max_wait_ms: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Wrap ``client``; arguments as `ContextPilotClient`.
+        """Wrap ``client``; arguments as `ContextPilotClient`, and one more.
+
+        Args:
+            client: an ``openai.AsyncOpenAI``.
+            model: the name under which the server knows the model.
+            engine: plans the prompts.
+            tenants: salts for the namespaces.
+            max_context_tokens: the context window.
+            token_counter: counts for it.
+            max_sessions: histories that are kept.
+            max_wait_ms: let questions that come within so many milliseconds wait for each other, and send them in the
+                order that reuses most (`WindowScheduler`); None: each goes at once.
+            clock: seconds that never go back.
 
         Raises:
             ConfigError: a value breaks its rule, or ``client`` is not asynchronous.
         """
         refuse_other_kind(client, asynchronous=True, twin="ContextPilotClient")
         window = Window(max_context_tokens, token_counter)
-        replicas = only(client, ReuseEngine() if engine is None else engine)
+        engine = ReuseEngine() if engine is None else engine
+        replicas = only(client, engine, scheduler_of(engine, max_wait_ms))
         super().__init__(Chats(replicas, model, Sessions(asyncio.Lock, max_sessions), window, clock, tenants))
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeAlias
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
+from contextpilot_core.plan import Plan
 from contextpilot_core.types import ContextBlock, Message
 from contextpilot_integrations.serving.conversation import LockT, Seat, Sessions
 from contextpilot_integrations.serving.replicas import Attempt, Replicas
@@ -75,10 +76,10 @@ class Chats(Generic[LockT]):
         )
 
     def attempts(self, question: Question, seat: Seat[LockT]) -> Iterator[Attempt]:
-        """Plan the question for one replica after the other, until one does not fail."""
+        """Try one replica after the other, until one does not fail."""
 
-        def turn(engine: ReuseEngine) -> Turn:
-            return Turn(engine, seat.conversation, question, self._window, self._clock)
+        def turn(engine: ReuseEngine, plan: Plan | None) -> Turn:
+            return Turn(engine, seat.conversation, question, self._window, self._clock, plan)
 
         return self.replicas.attempts(question, seat.conversation, turn)
 
@@ -148,6 +149,18 @@ async def held_async(seat: Seat[asyncio.Lock], question: Question) -> AsyncItera
             yield
         finally:
             seat.owner = None
+
+
+@asynccontextmanager
+async def in_turn(attempt: Attempt, question: Question, seat: Seat[asyncio.Lock]) -> AsyncIterator[None]:
+    """Let the question go when its turn in a window has come, which ends with the block; at once without windows."""
+    if attempt.is_planned or attempt.replica.scheduler is None:
+        yield
+        return
+    request = question.request(seat.conversation.history.messages)
+    async with attempt.replica.scheduler.turn(request) as plan:
+        attempt.plan(plan)
+        yield
 
 
 def _unfinished(question: Question) -> RequestError:

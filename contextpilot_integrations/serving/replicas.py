@@ -15,6 +15,9 @@ from typing import Any, Protocol
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError
+from contextpilot_core.plan import Plan
+from contextpilot_core.types import ContextRequest
+from contextpilot_core.window import WindowScheduler
 from contextpilot_integrations.serving.conversation import Conversation
 from contextpilot_integrations.serving.turn import Question, Turn
 
@@ -49,14 +52,20 @@ class ReplicaStatus:
 class Replica:
     """One server: how to ask it, the engine that knows its cache, and how it does. `Replicas` changes it."""
 
-    def __init__(self, client: OpenAIClient, engine: ReuseEngine, name: str) -> None:
-        """Start as up and idle. Raises `ConfigError` when ``client`` has no chat endpoint."""
+    def __init__(
+        self, client: OpenAIClient, engine: ReuseEngine, name: str, scheduler: WindowScheduler | None = None
+    ) -> None:
+        """Start as up and idle; with a ``scheduler`` of the engine, questions wait for their turn in a window.
+
+        Raises:
+            ConfigError: ``client`` has no chat endpoint.
+        """
         try:
             client.chat.completions.create  # noqa: B018 - only whether it is there
         except AttributeError as error:
             name = type(client).__name__
             raise ConfigError(f"client is a {name}; it must be an openai.OpenAI or AsyncOpenAI") from error
-        self.client, self.engine, self.name = client, engine, name
+        self.client, self.engine, self.name, self.scheduler = client, engine, name, scheduler
         self.ask_usage = True
         self.outstanding = self.sent = self.failures = 0
         self.retry_at: float | None = None
@@ -67,23 +76,43 @@ class Replica:
         endpoint = self.client.completions if "prompt" in arguments else self.client.chat.completions
         return endpoint.create(**arguments)
 
+    def expected_reuse(self, request: ContextRequest) -> int:
+        """Return the tokens of a request that are cached here, or will be when those that wait are sent."""
+        cached = self.engine.expected_reuse(request)
+        return cached if self.scheduler is None else max(cached, self.scheduler.overlap(request))
+
     def is_due(self, now: float) -> bool:
         """Whether it may be given a request: it is up, or it is time to see whether it is back."""
         return self.retry_at is None or (now >= self.retry_at and not self.probing)
 
 
 class Attempt:
-    """One question at one replica, from its plan to the end of the ``with`` block that sends it.
+    """One question at one replica, until the end of the ``with`` block that sends it; without a turn until `plan`.
 
     A failure of the replica ends there when another one is left to try, and the caller has seen nothing of the answer.
     """
 
-    def __init__(self, replicas: "Replicas", replica: Replica, turn: Turn, *, is_last: bool) -> None:
-        self.replica, self.turn = replica, turn
+    turn: Turn
+
+    def __init__(
+        self,
+        replicas: "Replicas",
+        replica: Replica,
+        make: Callable[[ReuseEngine, Plan | None], Turn],
+        *,
+        is_last: bool,
+    ) -> None:
+        self.replica, self._make = replica, make
+        self.is_planned = False
         self.seen = False
         self.is_probe = replica.retry_at is not None
         self._replicas, self._is_last = replicas, is_last
         self._accepted = False
+
+    def plan(self, plan: Plan | None = None) -> None:
+        """Make the turn; with a plan that was made for it, or else with a new one. Raises `RequestError`."""
+        self.turn = self._make(self.replica.engine, plan)
+        self.is_planned = True
 
     def accepted(self) -> None:
         """Note that the server took the prompt: it is up, and the prompt is in its cache."""
@@ -99,7 +128,7 @@ class Attempt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Say how it went; True, which ends the error, when the question is to go on to another replica."""
-        if not self._accepted:
+        if self.is_planned and not self._accepted:
             self.turn.failed()
         self._replicas.ended(self, error)
         return is_failure(error) and not self.seen and not self._is_last
@@ -138,16 +167,20 @@ class Replicas:
             )
 
     def attempts(
-        self, question: Question, conversation: Conversation, make: Callable[[ReuseEngine], Turn]
+        self, question: Question, conversation: Conversation, make: Callable[[ReuseEngine, Plan | None], Turn]
     ) -> Iterator[Attempt]:
-        """Yield attempts at different replicas, best first; the one after a failure is made when it is asked for."""
+        """Yield attempts at different replicas, best first; the one after a failure is made when it is asked for.
+
+        They are planned, unless they have to wait for their turn in a window. Raises `RequestError`.
+        """
         left = list(self._replicas)
         while left:
             with self._lock:
                 replica = self._choice(left, question, conversation)
-                turn = make(replica.engine)  # while the lock is held: the next choice counts its plan as cached
                 left.remove(replica)
-                attempt = Attempt(self, replica, turn, is_last=not left)
+                attempt = Attempt(self, replica, make, is_last=not left)
+                if replica.scheduler is None or conversation.engine not in (None, replica.engine):
+                    attempt.plan()  # while the lock is held: the next choice counts its plan as cached
                 replica.outstanding += 1
                 replica.sent += 1
                 replica.probing = attempt.is_probe
@@ -186,12 +219,18 @@ class Replicas:
         least = min(replica.outstanding for replica in due)
         free = [replica for replica in due if replica.outstanding - least < self._max_imbalance]
         request = question.request(conversation.history.messages)
-        return max(free, key=lambda each: (each.engine.expected_reuse(request), -each.outstanding, -each.sent))
+        return max(free, key=lambda each: (each.expected_reuse(request), -each.outstanding, -each.sent))
 
 
-def only(client: OpenAIClient, engine: ReuseEngine) -> Replicas:
+def only(client: OpenAIClient, engine: ReuseEngine, scheduler: WindowScheduler | None = None) -> Replicas:
     """Return the replicas of a client that has one server. Raises as `Replica`."""
-    return Replicas([Replica(client, engine, "server")], max_imbalance=1, retry_seconds=1.0, clock=time.monotonic)
+    replica = Replica(client, engine, "server", scheduler)
+    return Replicas([replica], max_imbalance=1, retry_seconds=1.0, clock=time.monotonic)
+
+
+def scheduler_of(engine: ReuseEngine, max_wait_ms: float | None) -> WindowScheduler | None:
+    """Return what lets questions wait for each other, None for nothing. Raises as `WindowScheduler`."""
+    return None if max_wait_ms is None else WindowScheduler(engine, max_wait_ms=max_wait_ms)
 
 
 def refuse_other_kind(client: OpenAIClient, *, asynchronous: bool, twin: str) -> None:

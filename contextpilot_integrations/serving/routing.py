@@ -21,6 +21,7 @@ from contextpilot_integrations.serving.replicas import (
     Replicas,
     ReplicaStatus,
     refuse_other_kind,
+    scheduler_of,
 )
 from contextpilot_integrations.serving.tenants import Tenants
 from contextpilot_integrations.serving.turn import Window
@@ -120,16 +121,19 @@ class AsyncReplicaRouter(_Routed, AsyncChatCalls):
         max_context_tokens: int | None = None,
         token_counter: TokenCounter = estimate_tokens,
         max_sessions: int = 1_000,
+        max_wait_ms: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Route between ``clients``; arguments as `ReplicaRouter`.
+        """Route between ``clients``; arguments as `ReplicaRouter`, ``max_wait_ms`` as `AsyncContextPilotClient`.
+
+        With ``max_wait_ms`` a question goes where questions wait that share its documents, too.
 
         Raises:
             ConfigError: a value breaks its rule, or a client is not asynchronous.
         """
         for client in clients:
             refuse_other_kind(client, asynchronous=True, twin="ReplicaRouter")
-        replicas = _replicas(clients, engines, max_imbalance, retry_seconds, clock)
+        replicas = _replicas(clients, engines, max_imbalance, retry_seconds, clock, max_wait_ms)
         window = Window(max_context_tokens, token_counter)
         super().__init__(Chats(replicas, model, Sessions(asyncio.Lock, max_sessions), window, clock, tenants))
 
@@ -156,6 +160,7 @@ def _replicas(
     max_imbalance: int,
     retry_seconds: float,
     clock: Callable[[], float],
+    max_wait_ms: float | None = None,
 ) -> Replicas:
     if not clients:
         raise ConfigError("clients is empty; give the client of at least one replica")
@@ -172,7 +177,7 @@ def _replicas(
         raise ConfigError(f"retry_seconds={retry_seconds!r} must be a number of seconds above 0; change it")
     return Replicas(
         [
-            Replica(client, engine, _name(client, number))
+            Replica(client, engine, _name(client, number), scheduler_of(engine, max_wait_ms))
             for number, (client, engine) in enumerate(zip(clients, engines, strict=True))
         ],
         max_imbalance=max_imbalance,

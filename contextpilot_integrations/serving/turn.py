@@ -84,12 +84,13 @@ class Turn:
         question: Question,
         window: Window,
         clock: Callable[[], float],
+        plan: Plan | None = None,
     ) -> None:
-        """Plan the prompt. Raises `RequestError`, as ``engine.plan`` does."""
+        """Plan the prompt, if ``plan`` is None. Raises `RequestError`, as ``engine.plan`` does."""
         self._engine, self._conversation, self._question, self._window = engine, conversation, question, window
         self._clock = clock
         self._earlier: list[Plan] = []  # of the history, where it was planned anew for this turn
-        self._history, self.plan = self._fit()
+        self._history, self.plan = self._fit(plan)
         self._sent_at = clock()
         self._first_at: float | None = None
         self._pieces: list[str] = []
@@ -174,12 +175,13 @@ class Turn:
         conversation.history = history.extended(self.plan, self._question.parts, answer)
         conversation.engine = self._engine
 
-    def _fit(self) -> tuple[History, Plan]:
+    def _fit(self, plan: Plan | None) -> tuple[History, Plan]:
         """Plan; when the prompt and the answer would not fit, without the oldest turns, down to half the window."""
         history = self._conversation.history
         if self._conversation.engine not in (None, self._engine):
             history = self._moved(history)
-        plan = self._plan(self._question.request(history.messages))
+        if plan is None:
+            plan = self._plan(self._question.request(history.messages))
         if self._window.tokens is None:
             return history, plan
         room = self._window.tokens - self._answer_tokens()

@@ -239,6 +239,29 @@ def test_the_timers_of_a_window_do_not_touch_the_next():
     assert given_up.released == [("1", 20), ("3", 60)]
 
 
+def test_overlap_is_with_those_that_gather():
+    it = traffic()
+    size = len(body("a", 20)) // 4
+
+    async def main() -> None:
+        asked = [
+            request("a", "b"),
+            request("b", "c", "d"),
+            request("d", namespace="other"),
+            ContextRequest(blocks=None),
+        ]  # type: ignore[arg-type]
+        tasks = [asyncio.create_task(it.send(str(number), each)) for number, each in enumerate(asked)]
+        assert it.scheduler.overlap(request("b")) == 0
+        await asyncio.sleep(0.01)
+        assert [it.scheduler.overlap(request(*names)) for names in ("b", "dxb", "ab", "x", "")] == [
+            size, 2 * size, 2 * size, 0, 0,
+        ]  # fmt: skip
+        await asyncio.wait(tasks)
+        assert it.scheduler.overlap(request("b")) == 0
+
+    run(main())
+
+
 def test_event_loops_are_apart_and_nothing_stays():
     it = traffic()
     for name in "12":

@@ -194,7 +194,7 @@ def test_the_imbalance_is_bounded_whatever_happens(bound, events):
             blocks=[document(str(number))], query="?", instructions="", session_id=None, namespace="n", options={}
         )
         conversation = Conversation()
-        make = lambda engine: Turn(engine, conversation, question, Window(None, len), clock)  # noqa: B023, E731
+        make = lambda engine, plan: Turn(engine, conversation, question, Window(None, len), clock, plan)  # noqa: B023, E731
         up = [status.outstanding for status in replicas.status() if status.up]
         attempt = next(replicas.attempts(question, conversation, make))
         if not attempt.is_probe:
