@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from contextpilot_integrations.serving.client import AsyncContextPilotClient, ContextPilotClient
+    from contextpilot_integrations.serving.event_feed import EventStatus
+    from contextpilot_integrations.serving.events import KVEventSubscriber
     from contextpilot_integrations.serving.local import LocalEngine
     from contextpilot_integrations.serving.metrics import EngineMetrics
     from contextpilot_integrations.serving.replicas import ReplicaStatus
@@ -25,6 +27,8 @@ _HOMES = {
     "ChatStream": "streams",
     "ContextPilotClient": "client",
     "EngineMetrics": "metrics",
+    "EventStatus": "event_feed",
+    "KVEventSubscriber": "events",
     "LocalEngine": "local",
     "ReplicaRouter": "routing",
     "ReplicaStatus": "replicas",
@@ -43,6 +47,8 @@ __all__ = [
     "ChatStream",
     "ContextPilotClient",
     "EngineMetrics",
+    "EventStatus",
+    "KVEventSubscriber",
     "LocalEngine",
     "ReplicaRouter",
     "ReplicaStatus",

@@ -53,7 +53,7 @@ def compare(mirror, engines, exact):
             assert mirror.cached_tokens(prefix, salt=salt) == hit
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), steps), max_size=25), st.sampled_from([(0,), (None,), (0, 2)]))
 def test_the_mirror_holds_what_the_engines_hold(sequence, groups):
     engines, mirror = [Engine(groups), Engine(groups)], KVMirror()
@@ -63,7 +63,7 @@ def test_the_mirror_holds_what_the_engines_hold(sequence, groups):
     assert mirror.ignored == mirror.orphans == 0
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(steps, max_size=25), st.integers(0, 25))
 def test_events_from_some_point_on_give_a_part_of_the_truth(sequence, joined):
     engine, mirror = Engine(), KVMirror(SIZE)
@@ -97,7 +97,7 @@ noise = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(steps, noise), max_size=30))
 def test_what_does_not_concern_the_gpu_changes_nothing_and_nothing_raises(sequence):
     engine, mirror = Engine(), KVMirror(SIZE)
