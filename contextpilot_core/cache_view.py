@@ -152,7 +152,7 @@ class CacheView:
             places[node] = len(nodes)
             nodes.append((places[node.parent], tuple(node.blocks)))
         recency = tuple((places[node], admission) for node, admission in self._recency.items())
-        ends = tuple((request_id, places[self._tree.end_of(request_id)]) for request_id in self._tree.requests)
+        ends = tuple([(request_id, places[node]) for request_id, node in self._tree.ends.items()])
         return CacheState(tuple(nodes), recency, ends, self._admissions)
 
     def restore(self, state: CacheState) -> None:

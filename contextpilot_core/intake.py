@@ -70,6 +70,7 @@ def prepare(
     _text("query", request.query, "give '' for none")
     _text("instructions", request.instructions, "give '' for none")
     _text("namespace", request.namespace, "give 'default', or the tenant's name")
+    _unicode("namespace", request.namespace)
     for name in ("session_id", "request_id"):
         _identifier(name, getattr(request, name))
     bodies = tuple([_body(index, block, config) for index, block in enumerate(blocks)])
@@ -181,6 +182,16 @@ def _identifier(name: str, value: object) -> None:
         raise RequestTypeError(f"{name} must be a str or None, got {_kind(value)}; convert it with str()")
     if not value:
         raise RequestError(f"{name}='' is empty; give a name, or None for none")
+    _unicode(name, value)
+
+
+def _unicode(name: str, value: str) -> None:
+    """Raise `RequestError` unless a name can be written in UTF-8: other processes and servers get to see it."""
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise RequestError(f"{name}={value!r} holds half a character (a lone surrogate); leave it out") from None
 
 
 def _kind(value: Any) -> str:

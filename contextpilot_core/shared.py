@@ -116,6 +116,11 @@ class SharedState:
     # -- for the journal -----------------------------------------------------------------------------------------
 
     @property
+    def log(self) -> LogState:
+        """The present copy; while it is attached only `deliver` and `attach` change it, and planning reads on."""
+        return self._log
+
+    @property
     def last(self) -> int:
         """Number of the latest own operation."""
         return self._last

@@ -44,6 +44,11 @@ class PrefixTree:
         """The live request ids, oldest first."""
         return self._ends.keys()
 
+    @property
+    def ends(self) -> Mapping[str, Node]:
+        """The node at which each live request ends, oldest first; for reading only."""
+        return self._ends
+
     def walk(self, path: Sequence[int]) -> tuple[Node, int, int]:
         """Follow ``path`` from the root: (node, blocks used of that node, blocks matched in all)."""
         node, used, matched = self.root, 0, 0

@@ -27,7 +27,7 @@ _SHORTEST_SECRET = 16
 _DIGEST_BYTES = 16
 _SOCKET_SECONDS = 5.0
 _WAIT_MS = 250  # how long one command waits for entries: also how soon `close` and a lost log are noticed
-_READ, _WRITE = 256, 256  # entries per command
+_READ, _WRITE = 64, 256  # entries per command; the engine waits while as many are followed
 _PAUSES = 0.05, 2.0  # seconds before the next try: at first, and at most
 
 
@@ -245,7 +245,8 @@ class RedisStore:
                 self._position = batch.position
                 self._moved.notify_all()
             if due:
-                self._redis_log.save(epoch, encode_snapshot(state.snapshot()), batch.position)
+                # Nobody else changes the copy now, so the engine need not wait for its snapshot.
+                self._redis_log.save(epoch, encode_snapshot(state.log.snapshot()), batch.position)
 
     def _leave(self, state: SharedState, error: Exception | None) -> None:
         """Let the engine plan alone."""

@@ -551,6 +551,8 @@ def test_p14_shapes_of_contexts():
         ({"session_id": 3}, "session_id must be a str or None"),
         ({"session_id": ""}, "session_id='' is empty"),
         ({"request_id": ""}, "request_id='' is empty"),
+        ({"request_id": "r\ud800"}, "holds half a character"),
+        ({"namespace": "\udfff"}, "holds half a character"),
         ({"namespace": None}, "namespace must be a str"),
         ({"messages": "hello"}, "messages must be a sequence"),
         ({"messages": [{"content": "x"}]}, r"messages\[0\] must be a mapping with a 'role'"),
