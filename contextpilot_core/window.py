@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, RequestTypeError
@@ -44,6 +45,14 @@ class WindowScheduler:
         self._seconds = max_wait_ms / 1000
         self._max_requests = max_requests
         self._lanes: dict[tuple[asyncio.AbstractEventLoop, str], _Lane] = {}  # those in which somebody waits
+
+    def __copy__(self) -> "WindowScheduler":
+        """Return the scheduler itself: frameworks copy their objects, and the copies must share the state."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "WindowScheduler":
+        """Return the scheduler itself, as `__copy__`."""
+        return self
 
     @property
     def engine(self) -> ReuseEngine:

@@ -17,7 +17,9 @@ from contextpilot_core.dedup import body_digest, distinct
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.ordering import prefix_first
-from contextpilot_core.types import ContextBlock
+from contextpilot_core.plan import Plan
+from contextpilot_core.types import ContextBlock, ContextRequest
+from contextpilot_core.window import WindowScheduler
 
 RANK = "contextpilot_rank"
 """Metadata key of a document's place in the order of relevance; 0 is the best."""
@@ -166,7 +168,78 @@ def arrange(
         ConfigError: ``k`` is below 1, or ``note`` is no style.
         RequestError: the engine refuses the request.
     """
-    config = engine.config
+    asked = _asked(
+        engine.config,
+        blocks,
+        ranks=ranks,
+        k=k,
+        note=note,
+        session_id=session_id,
+        namespace=namespace,
+        orders=orders,
+    )
+    return asked.arrangement(engine.plan(**vars(asked.request))) if asked.given else Arrangement()
+
+
+async def arrange_in_turn(scheduler: WindowScheduler, blocks: Sequence[ContextBlock], **options: Any) -> Arrangement:
+    """Do as `arrange` with the scheduler's engine, together with the calls that come at about the same time.
+
+    They go on in the order in which their documents should be sent.
+    """
+    asked = _asked(scheduler.engine.config, blocks, **options)
+    if not asked.given:
+        return Arrangement()
+    async with scheduler.turn(asked.request) as plan:
+        return asked.arrangement(plan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A call that can be planned: its ``request`` holds the caller's blocks at the positions ``given``.
+
+    ``memory``: where the order is to be kept, None for nowhere.
+    """
+
+    request: ContextRequest
+    given: tuple[int, ...]
+    relevance: tuple[int, ...]
+    digests: Sequence[bytes]
+    style: NoteStyle
+    memory: OrderMemory | None
+
+    def arrangement(self, plan: Plan) -> Arrangement:
+        """Return what the plan means for the caller's list."""
+        digests, session_id = self.digests, self.request.session_id
+        order = tuple(self.given[index] for index in plan.order)
+        if self.memory is not None and session_id is not None:
+            self.memory.keep(self.request.namespace, session_id, tuple(digests[p] for p in order))
+        rank_of = {position: rank for rank, position in enumerate(self.relevance)}
+        placed = tuple(rank_of[position] for position in order)
+        repeats: dict[int, list[int]] = {}
+        first = {digests[position]: position for position in reversed(order)}
+        for position in sorted((self.given[index] for index in plan.dropped), key=rank_of.__getitem__):
+            if digests[position] in first:
+                repeats.setdefault(first[digests[position]], []).append(position)
+        return Arrangement(
+            order=order,
+            ranks=placed,
+            repeats={position: tuple(others) for position, others in repeats.items()},
+            note=ordinal_note(self.style, placed),
+        )
+
+
+def _asked(
+    config: EngineConfig,
+    blocks: Sequence[ContextBlock],
+    *,
+    ranks: Sequence[Any] = (),
+    k: int | None = None,
+    note: NoteStyle | None = None,
+    session_id: str | None = None,
+    namespace: str = "default",
+    orders: OrderMemory | None = None,
+) -> _Asked:
+    """Return the call of `arrange` with these arguments; nothing is ``given`` when there is nothing to order."""
     style = config.note if note is None else note
     if style not in NOTE_STYLES:
         raise ConfigError(f"note={style!r} is not one of {', '.join(map(repr, NOTE_STYLES))}; choose one of them")
@@ -174,28 +247,13 @@ def arrange(
     bodies = [replace(block, text=strip_note(block.text)) for block in blocks]
     digests = [body_digest(_shown(body, config)) for body in bodies]
     given = _best(relevance, digests, k, config)
-    if not given:
-        return Arrangement()
     memory = orders if config.strategy != "none" and config.budget is None else None
     if memory is not None and session_id is not None:
         given = _sticky(given, digests, memory.last(namespace, session_id))
-    plan = engine.plan([bodies[p] for p in given], session_id=session_id, namespace=namespace)
-    order = tuple(given[index] for index in plan.order)
-    if memory is not None and session_id is not None:
-        memory.keep(namespace, session_id, tuple(digests[p] for p in order))
-    rank_of = {position: rank for rank, position in enumerate(relevance)}
-    placed = tuple(rank_of[position] for position in order)
-    repeats: dict[int, list[int]] = {}
-    first = {digests[position]: position for position in reversed(order)}
-    for position in sorted((given[index] for index in plan.dropped), key=rank_of.__getitem__):
-        if digests[position] in first:
-            repeats.setdefault(first[digests[position]], []).append(position)
-    return Arrangement(
-        order=order,
-        ranks=placed,
-        repeats={position: tuple(others) for position, others in repeats.items()},
-        note=ordinal_note(style, placed),
+    request = ContextRequest(
+        blocks=tuple(bodies[position] for position in given), session_id=session_id, namespace=namespace
     )
+    return _Asked(request=request, given=given, relevance=relevance, digests=digests, style=style, memory=memory)
 
 
 def _shown(block: ContextBlock, config: EngineConfig) -> str:

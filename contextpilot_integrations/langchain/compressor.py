@@ -1,6 +1,7 @@
 """The same order for places where no retriever fits: a document compressor, and a step of a chain."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.documents import Document
@@ -10,7 +11,8 @@ from pydantic import ConfigDict, Field
 
 from contextpilot_core.config import NoteStyle
 from contextpilot_core.engine import ReuseEngine
-from contextpilot_integrations.langchain.documents import arranged
+from contextpilot_core.window import WindowScheduler
+from contextpilot_integrations.langchain.documents import arranged, arranged_in_turn
 from contextpilot_integrations.langchain.sessions import session_of
 from contextpilot_integrations.swap_in import OrderMemory
 
@@ -28,6 +30,7 @@ class ContextPilotCompressor(BaseDocumentCompressor):
     note: NoteStyle | None = None
     session_id: str | None = None
     namespace: str = "default"
+    scheduler: WindowScheduler | None = None
     orders: OrderMemory = Field(default_factory=OrderMemory, repr=False)
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -36,22 +39,24 @@ class ContextPilotCompressor(BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         """Return copies of the documents in the engine's order, each text once."""
-        metadata = getattr(callbacks, "metadata", None)
-        return arranged(
-            self.engine,
-            documents,
-            k=self.k,
-            note=self.note,
-            session_id=session_of(ensure_config(), metadata=metadata, fallback=self.session_id),
-            namespace=self.namespace,
-            orders=self.orders,
-        )
+        return arranged(self.engine, documents, **self._options(callbacks))
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
-        """Return the same as `compress_documents`; there is nothing to wait for."""
-        return self.compress_documents(documents, query, callbacks)
+        """Return the same as `compress_documents`; with a ``scheduler``, when the call's turn has come."""
+        return await arranged_in_turn(self.engine, self.scheduler, documents, **self._options(callbacks))
+
+    def _options(self, callbacks: Callbacks) -> dict[str, Any]:
+        """Return the options of `arranged` for one call."""
+        metadata = getattr(callbacks, "metadata", None)
+        return {
+            "k": self.k,
+            "note": self.note,
+            "session_id": session_of(ensure_config(), metadata=metadata, fallback=self.session_id),
+            "namespace": self.namespace,
+            "orders": self.orders,
+        }
 
 
 def reorder_documents(
@@ -61,6 +66,7 @@ def reorder_documents(
     note: NoteStyle | None = None,
     session_id: str | None = None,
     namespace: str = "default",
+    scheduler: WindowScheduler | None = None,
 ) -> Runnable[Sequence[Document], list[Document]]:
     """Return a step that takes documents, best first, and returns copies in the engine's order, each text once.
 
@@ -70,18 +76,14 @@ def reorder_documents(
     """
     orders = OrderMemory()
 
+    def options(config: RunnableConfig) -> dict[str, Any]:
+        session = session_of(config, fallback=session_id)
+        return {"k": k, "note": note, "session_id": session, "namespace": namespace, "orders": orders}
+
     def reorder(documents: Sequence[Document], config: RunnableConfig) -> list[Document]:
-        return arranged(
-            engine,
-            documents,
-            k=k,
-            note=note,
-            session_id=session_of(config, fallback=session_id),
-            namespace=namespace,
-            orders=orders,
-        )
+        return arranged(engine, documents, **options(config))
 
     async def areorder(documents: Sequence[Document], config: RunnableConfig) -> list[Document]:
-        return reorder(documents, config)
+        return await arranged_in_turn(engine, scheduler, documents, **options(config))
 
     return RunnableLambda(reorder, afunc=areorder, name="reorder_documents")

@@ -7,8 +7,19 @@ from langchain_core.documents import Document
 
 from contextpilot_core.config import NoteStyle
 from contextpilot_core.engine import ReuseEngine
+from contextpilot_core.errors import ConfigError
 from contextpilot_core.types import ContextBlock
-from contextpilot_integrations.swap_in import RANK, SOURCES, OrderMemory, arrange, relevance_order, strip_note
+from contextpilot_core.window import WindowScheduler
+from contextpilot_integrations.swap_in import (
+    RANK,
+    SOURCES,
+    Arrangement,
+    OrderMemory,
+    arrange,
+    arrange_in_turn,
+    relevance_order,
+    strip_note,
+)
 
 
 def as_block(document: Document) -> ContextBlock:
@@ -46,6 +57,26 @@ def arranged(
         namespace=namespace,
         orders=orders,
     )
+    return _copies(documents, arrangement)
+
+
+async def arranged_in_turn(
+    engine: ReuseEngine, scheduler: WindowScheduler | None, documents: Sequence[Document], **options: Any
+) -> list[Document]:
+    """Return what `arranged` returns, at once or, with a ``scheduler``, when the call's turn has come.
+
+    Raises:
+        ConfigError: the scheduler has another engine.
+    """
+    if scheduler is None:
+        return arranged(engine, documents, **options)
+    if scheduler.engine is not engine:
+        raise ConfigError("scheduler plans with another engine; give both: engine=engine, WindowScheduler(engine)")
+    blocks = [as_block(document) for document in documents]
+    return _copies(documents, await arrange_in_turn(scheduler, blocks, ranks=_ranks(documents), **options))
+
+
+def _copies(documents: Sequence[Document], arrangement: Arrangement) -> list[Document]:
     copies = []
     for place, (position, rank) in enumerate(zip(arrangement.order, arrangement.ranks, strict=True), start=1):
         document = documents[position]

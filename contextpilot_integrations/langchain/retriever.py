@@ -14,7 +14,8 @@ from pydantic import ConfigDict, Field
 
 from contextpilot_core.config import NoteStyle
 from contextpilot_core.engine import ReuseEngine
-from contextpilot_integrations.langchain.documents import arranged
+from contextpilot_core.window import WindowScheduler
+from contextpilot_integrations.langchain.documents import arranged, arranged_in_turn
 from contextpilot_integrations.langchain.sessions import session_of
 from contextpilot_integrations.swap_in import OrderMemory
 
@@ -42,6 +43,10 @@ class ContextPilotRetriever(BaseRetriever):
     """The session of calls that name none."""
     namespace: str = "default"
     """Orders are shared inside it only."""
+    scheduler: WindowScheduler | None = None
+    """Of the same engine: asynchronous calls that come together are planned together, and go on in the order in which
+    their documents should be sent (items of a chain's ``abatch`` in input order: it finishes each step for all of them
+    first). None: each goes on at once."""
     orders: OrderMemory = Field(default_factory=OrderMemory, repr=False)
     """The last order of each session."""
 
@@ -68,7 +73,7 @@ class ContextPilotRetriever(BaseRetriever):
     ) -> list[Document]:
         config = patch_config(_config(kwargs), callbacks=run_manager.get_child())
         documents = self.base_retriever.invoke(query, config, **self._forwarded(kwargs))
-        return self._arranged(documents, kwargs, run_manager.metadata)
+        return arranged(self.engine, documents, **self._options(kwargs, run_manager.metadata))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
@@ -81,7 +86,8 @@ class ContextPilotRetriever(BaseRetriever):
         else:
             config = patch_config(_config(kwargs), callbacks=run_manager.get_child())
             documents = await inner.ainvoke(query, config, **forwarded)
-        return self._arranged(documents, kwargs, run_manager.metadata)
+        options = self._options(kwargs, run_manager.metadata)
+        return await arranged_in_turn(self.engine, self.scheduler, documents, **options)
 
     def _forwarded(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inner retriever's arguments; it should find as many documents as are asked of this one."""
@@ -90,21 +96,18 @@ class ContextPilotRetriever(BaseRetriever):
             forwarded["k"] = kwargs["k"]
         return forwarded
 
-    def _arranged(
-        self, documents: list[Document], kwargs: Mapping[str, Any], metadata: Mapping[str, Any]
-    ) -> list[Document]:
+    def _options(self, kwargs: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of `arranged` for one call."""
         k = kwargs.get("k")
-        return arranged(
-            self.engine,
-            documents,
-            k=self.k if k is None else k,
-            note=self.note,
-            session_id=session_of(
+        return {
+            "k": self.k if k is None else k,
+            "note": self.note,
+            "session_id": session_of(
                 _config(kwargs), explicit=kwargs.get("session_id"), metadata=metadata, fallback=self.session_id
             ),
-            namespace=self.namespace,
-            orders=self.orders,
-        )
+            "namespace": self.namespace,
+            "orders": self.orders,
+        }
 
 
 def _takes_k(retriever: RetrieverLike) -> bool:
