@@ -21,8 +21,10 @@ from contextpilot_core.replicated_view import ReplicatedView
 from contextpilot_core.visible import MessageRecord
 
 _log = logging.getLogger(__name__)
-_KEPT = 10_000
-"""Own operations that are kept, sent or not: a log that lost them gets them again."""
+_MOST_WAITING = 10_000
+"""Own operations that may wait for the log; the oldest ones beyond are given up."""
+_KEPT = 1_000
+"""Own operations that are kept after they came back: a log that lost them gets them again."""
 
 
 class Journal(Protocol):
@@ -68,7 +70,7 @@ class SharedState:
         self._followers = followers
         self._log = LogState(config)
         self._views: dict[str, ReplicatedView] = {}
-        self._own: OrderedDict[int, Entry] = OrderedDict()
+        self._own: OrderedDict[int, Entry] = OrderedDict()  # by number, without gaps
         self._last = 0
         self._returned = 0
         self._resets: dict[int, str | None] = {}  # by number: own resets that have not come back
@@ -104,10 +106,7 @@ class SharedState:
         entry = self._own[self._last] = Entry(self.worker, self._last, operation, self._log.time)
         if isinstance(operation, Reset):
             self._resets[self._last] = operation.namespace
-        if len(self._own) > _KEPT:
-            _, oldest = self._own.popitem(last=False)
-            if oldest.number > self._returned:
-                self._settle(oldest)
+        self._forget_oldest()
         if not self._attached:
             self._follow(entry)
         self._journal.wake()
@@ -155,7 +154,7 @@ class SharedState:
         with self._lock:
             if self._attached:
                 self._attached = False
-                for entry in self.own_after(self._returned, most=_KEPT):
+                for entry in self.own_after(self._returned, most=_MOST_WAITING):
                     self._follow(entry)
 
     def attach(self, log: LogState) -> None:
@@ -167,7 +166,7 @@ class SharedState:
             self._return(number)
             lost = next(iter(self._own), number + 1) - number - 1
             if lost > 0:
-                _log.warning("%d operations of worker %s are not in the log: too many waited", lost, self.worker)
+                _log.warning("%d operations of worker %s are not in the log: too many to be kept", lost, self.worker)
             self._followers.replaced()
 
     def snapshot(self) -> Snapshot:
@@ -196,6 +195,14 @@ class SharedState:
         elif cut:
             self._followers.cut(operation.namespace, cut)
         return True
+
+    def _forget_oldest(self) -> None:
+        oldest = next(iter(self._own))
+        while oldest <= self._returned - _KEPT:
+            del self._own[oldest]
+            oldest += 1
+        if len(self._own) > _MOST_WAITING:
+            self._settle(self._own.pop(oldest))
 
     def _return(self, number: int) -> None:
         """Take note that own operations up to ``number`` are part of the copy."""

@@ -43,8 +43,9 @@ class RedisStore:
     spoil the view; give it a password of its own.
 
     While Redis is out of reach the engine plans on alone; afterwards the processes agree again, and nothing is lost
-    but what exceeds the last 10,000 operations of a process. A process that ends without `close` may leave its last
-    operations unsent; plans that it had in flight count as sent, and age like any other.
+    up to 10,000 operations of a process. If Redis loses data, the processes put back what they know. A process that
+    ends without `close` may leave its last operations unsent; plans that it had in flight count as sent, and age like
+    any other.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from contextpilot_core import ContextRequest, DuplicateRequestError, EngineConfig
 from contextpilot_core.blocks import BlockTable
-from contextpilot_core.cache_view import CacheView
+from contextpilot_core.cache_view import CacheState, CacheView
 from contextpilot_core.journal import Committed, Inserted, Released, Rendered, Reset
 from contextpilot_core.testing import ManualClock
 from tests.core.conftest import body
@@ -244,7 +244,7 @@ def test_a_log_that_went_back_gets_again_what_it_lost():
 
 
 def test_too_many_operations_for_the_log_are_told(monkeypatch, caplog):
-    monkeypatch.setattr("contextpilot_core.shared._KEPT", 3)
+    monkeypatch.setattr("contextpilot_core.shared._MOST_WAITING", 3)
     one, two = workers()
     for name in range(6):
         order(one, name)
@@ -255,6 +255,22 @@ def test_too_many_operations_for_the_log_are_told(monkeypatch, caplog):
     exchange(one, two)
     assert one.state.snapshot() == two.state.snapshot()
     assert [reuse(two, TEXTS[name]) > 0 for name in range(6)] == [False] * 3 + [True] * 3
+
+
+def test_only_the_latest_operations_are_kept_after_they_came_back(monkeypatch):
+    monkeypatch.setattr("contextpilot_core.shared._KEPT", 2)
+    one, two = workers()
+    for name in range(5):
+        order(one, name)
+        exchange(one, two)
+    assert [entry.number for entry in one.state.own_after(0, most=9)] == [3, 4, 5]
+    one.log.entries.clear()
+    for worker in (one, two):
+        worker.leave()
+        worker.join()
+    exchange(one, two)
+    assert one.state.snapshot() == two.state.snapshot()
+    assert [reuse(two, TEXTS[name]) > 0 for name in range(5)] == [False] * 2 + [True] * 3
 
 
 def test_every_so_manyth_entry_names_one_worker():
@@ -331,9 +347,7 @@ def happen(worker, plans, chance):
 
 def compare_with_plain_view(worker: Worker) -> None:
     """The shared view is what one view would hold that was told the same in the same order."""
-    blocks = BlockTable()
-    config = worker.log.config
-    view = fresh = CacheView(blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
+    blocks, view = plain_view(worker)
     seen: set[tuple[str, int]] = set()
     for entry in worker.log.entries:
         operation = entry.operation
@@ -341,8 +355,7 @@ def compare_with_plain_view(worker: Worker) -> None:
             continue
         seen.add((entry.worker, entry.number))
         if isinstance(operation, Reset):
-            blocks = BlockTable()
-            view = CacheView(blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
+            blocks, view = plain_view(worker)
             continue
         view.release(operation.request_id)
         if isinstance(operation, Inserted):
@@ -355,10 +368,14 @@ def compare_with_plain_view(worker: Worker) -> None:
     if replica is None:
         assert len(view) == view.tokens == 0
         return
-    assert (len(view), view.tokens) == (len(replica.view), replica.view.tokens)
-    assert fresh is not None
-    names = {digest: blocks.find(digest) for digest in blocks._ids}
-    same = [(parent, [replica.blocks.digest(block) for block in run]) for parent, run in replica.view.state().nodes]
-    assert same == [(parent, [blocks.digest(block) for block in run]) for parent, run in view.state().nodes]
-    assert replica.view.state().recency == view.state().recency
-    assert names.keys() == set(replica.blocks._ids)
+    assert by_digest(replica.view.state(), replica.blocks) == by_digest(view.state(), blocks)
+
+
+def plain_view(worker: Worker) -> tuple[BlockTable, CacheView]:
+    config, blocks = worker.log.config, BlockTable()
+    return blocks, CacheView(blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
+
+
+def by_digest(state: CacheState, blocks: BlockTable) -> tuple[object, ...]:
+    nodes = [(parent, [blocks.digest(block) for block in run]) for parent, run in state.nodes]
+    return nodes, state.recency, state.requests, state.admissions
