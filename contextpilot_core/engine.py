@@ -57,6 +57,8 @@ class ReuseEngine:
             raise ConfigError(f"config must be an EngineConfig or None, got {type(config).__name__}; build one")
         if mirror is not None and not isinstance(mirror, KVMirror):
             raise ConfigError(f"mirror must be a KVMirror or None, got {type(mirror).__name__}; make one")
+        if journal is not None and not isinstance(journal, Journal):
+            raise ConfigError(f"journal must be a Journal or None, got {type(journal).__name__}; give a RedisStore")
         for name, value in (("token_counter", token_counter), ("clock", clock)):
             if value is not None and not callable(value):
                 raise ConfigError(f"{name}={value!r} must be callable, or None for the default; give a function")
@@ -70,6 +72,11 @@ class ReuseEngine:
             journal.open(self._registry.shared)
         if observer is not None:
             observer.attached(self.stats)
+
+    @property
+    def follows_events(self) -> bool:
+        """Whether the engine has a mirror, for which it needs the exact tokens of prompts (`observe`)."""
+        return self._reports.follows_events
 
     @property
     def config(self) -> EngineConfig:

@@ -10,7 +10,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_view import CacheView
@@ -27,6 +27,7 @@ _KEPT = 1_000
 """Own operations that are kept after they came back: a log that lost them gets them again."""
 
 
+@runtime_checkable
 class Journal(Protocol):
     """The way to a log that several workers share; one engine's."""
 

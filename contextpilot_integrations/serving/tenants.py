@@ -11,10 +11,9 @@ import hmac
 from collections.abc import Mapping
 from typing import Any
 
-from contextpilot_core.errors import ConfigError
+from contextpilot_integrations.secret_keys import secret_key
 
 SALT = "cache_salt"
-_SHORTEST_KEY = 16
 _PURPOSE = b"contextpilot cache salt\0"
 
 
@@ -31,14 +30,7 @@ class Tenants:
         Raises:
             ConfigError: the key is too short, or of another type.
         """
-        secret = key.encode() if isinstance(key, str) else key
-        if not isinstance(secret, bytes) or len(secret) < _SHORTEST_KEY:
-            given = f"{len(secret)} bytes" if isinstance(secret, bytes) else type(key).__name__
-            raise ConfigError(
-                f"the tenants' key must be a secret of at least {_SHORTEST_KEY} bytes, got {given}; make one with "
-                "secrets.token_urlsafe(32), and configure the same in every process"
-            )
-        self._mac = hmac.new(secret, _PURPOSE, hashlib.sha256)
+        self._mac = hmac.new(secret_key("the tenants' key", key), _PURPOSE, hashlib.sha256)
 
     def cache_salt(self, namespace: str) -> str:
         """Return the salt of a namespace: 43 characters, always the same under the same key (HMAC-SHA256)."""

@@ -14,11 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import redis
+
 from contextpilot_core.journal import Entry
 from contextpilot_integrations.stores.codec import VERSION, decode_operation, encode_operation
 
 _log = logging.getLogger(__name__)
 _BEGIN = b"0-1"
+
+UNREACHABLE = (redis.RedisError, OSError)
+"""What every command may raise."""
 
 Position = bytes
 """The place of an entry in its stream: milliseconds and a number, as Redis makes it."""
@@ -43,7 +48,7 @@ class Batch:
 
 
 class RedisLog:
-    """The commands; every method may raise the errors of ``client``, a `redis.Redis` that answers in bytes."""
+    """The commands, for ``client``, a `redis.Redis` that answers in bytes; each may raise `UNREACHABLE`."""
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core import ContextRequest, DuplicateRequestError, EngineConfig
+from contextpilot_core import ConfigError, ContextRequest, DuplicateRequestError, EngineConfig, ReuseEngine
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_view import CacheState, CacheView
 from contextpilot_core.journal import Committed, Inserted, Released, Rendered, Reset
@@ -271,6 +271,11 @@ def test_only_the_latest_operations_are_kept_after_they_came_back(monkeypatch):
     exchange(one, two)
     assert one.state.snapshot() == two.state.snapshot()
     assert [reuse(two, TEXTS[name]) > 0 for name in range(5)] == [False] * 2 + [True] * 3
+
+
+def test_a_journal_is_no_url():
+    with pytest.raises(ConfigError, match="journal must be a Journal or None, got str"):
+        ReuseEngine(journal="redis://localhost")
 
 
 def test_every_so_manyth_entry_names_one_worker():

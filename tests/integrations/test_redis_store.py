@@ -254,7 +254,7 @@ def test_a_slow_reader_takes_the_snapshot(server, worker, caplog):
 def test_a_lost_command_or_reply_counts_once(worker, monkeypatch, lost):
     one, two = worker(), worker()
     assert synchronized(one, two)
-    log = one.store._redis_log
+    log = one.store._exchange._redis
     append, calls = log.append, []
 
     def failing(epoch: bytes, entries: list[Entry]) -> bool:
@@ -278,7 +278,7 @@ def test_out_of_reach_a_worker_plans_on_and_says_so_once(own_server, worker, cap
     one.plan(0)
     assert synchronized(one, two)
     own_server.kill()
-    wait_until(lambda: one.store._epoch is None)
+    wait_until(lambda: one.store._exchange._epoch is None)
     assert one.plan(2, 0) == [0, 2]
     assert not one.store.synchronize(0.05)
     time.sleep(0.3)
@@ -400,13 +400,14 @@ def test_what_cannot_work_is_refused(server):
         with pytest.raises(ConfigError, match=message):
             RedisStore(**{"server": server.url, "secret": SECRET, **wrong})
     store = RedisStore(server.url, secret=SECRET)
+    assert not store.synchronize(0)
     with pytest.raises(ConfigError, match="no engine"):
-        store.synchronize()
+        store.digest()
     ReuseEngine(CONFIG, journal=store)
     with pytest.raises(ConfigError, match="one engine"):
         ReuseEngine(CONFIG, journal=store)
     store.close()
-    with pytest.raises(ConfigError, match="closed"):
+    with pytest.raises(ConfigError, match="one engine"):
         ReuseEngine(CONFIG, journal=store)
 
 

@@ -1,0 +1,193 @@
+"""Two threads that keep one worker's copy of the shared state in step with the log in Redis.
+
+The writer appends the worker's own operations. The reader joins the log (a snapshot, and what came after it) and
+follows it; whatever goes wrong, it lets the engine plan alone and joins again.
+"""
+
+import logging
+import threading
+import time
+
+from contextpilot_core.errors import IntegrityError
+from contextpilot_core.replica import LogState
+from contextpilot_core.shared import SharedState
+from contextpilot_integrations.stores.codec import decode_snapshot, encode_snapshot
+from contextpilot_integrations.stores.redis_log import UNREACHABLE, Position, RedisLog, later
+
+_log = logging.getLogger(__name__)
+_READ, _WRITE = 64, 256  # entries per command; the engine waits while as many are followed
+_WAIT_MS = 250  # how long one command waits for entries: also how soon `close` and a lost log are noticed
+_PAUSES = 0.05, 2.0  # seconds before the next try: at first, and at most
+_END_SECONDS = 10.0
+
+
+class Exchange:
+    """Runs from the beginning to `close`. A snapshot is written once in ``every`` entries."""
+
+    def __init__(self, state: SharedState, log: RedisLog, *, every: int) -> None:
+        self._state = state
+        self._redis = log
+        self._every = every
+        self._work = threading.Event()
+        self._closed = threading.Event()
+        self._moved = threading.Condition()  # guards what follows, and tells of progress
+        self._epoch: bytes | None = None  # None while the log is out of reach
+        self._position: Position = b"0-0"
+        self._sent = 0
+        self._joins = 0
+        self._told = False  # that the log is out of reach
+        self._threads = tuple(
+            threading.Thread(target=run, name=f"contextpilot-redis-{name}", daemon=True)
+            for name, run in (("reader", self._run_reader), ("writer", self._run_writer))
+        )
+        for thread in self._threads:
+            thread.start()
+
+    def wake(self) -> None:
+        """Take note of new operations."""
+        if not self._work.is_set():
+            self._work.set()
+
+    def synchronize(self, timeout: float) -> bool:
+        """Wait until own operations, and all that the log holds by now, are part of the copy; False: not in time."""
+        last, deadline = self._state.last, time.monotonic() + timeout
+        while not self._closed.is_set():
+            with self._moved:
+                left = max(0.0, deadline - time.monotonic())
+                if not self._moved.wait_for(lambda: self._epoch is not None and self._state.returned >= last, left):
+                    return False
+            if self._at_end(deadline):
+                return True
+            self._closed.wait(_PAUSES[0])
+        return False
+
+    def _at_end(self, deadline: float) -> bool:
+        """Wait until the present end of the log was read; False when it cannot be told or takes too long."""
+        epoch = self._epoch
+        try:
+            end = None if epoch is None else self._redis.end(epoch)
+        except UNREACHABLE:
+            return False
+        if end is None:
+            return False
+        with self._moved:
+            left = max(0.0, deadline - time.monotonic())
+            return self._moved.wait_for(lambda: epoch == self._epoch and not later(end, self._position), left)
+
+    def close(self, timeout: float) -> None:
+        """Send what waits, unless the log is out of reach, and end the threads; the engine plans on alone."""
+        if not self._told:
+            self.synchronize(timeout)
+        self._closed.set()
+        self._work.set()
+        for thread in self._threads:
+            thread.join(_END_SECONDS)
+
+    # -- the reader ----------------------------------------------------------------------------------------------
+
+    def _run_reader(self) -> None:
+        first, most = _PAUSES
+        pause = first
+        try:
+            while not self._closed.is_set():
+                try:
+                    if self._join():
+                        pause = first
+                        self._follow()
+                        continue
+                except UNREACHABLE as error:
+                    self._say_alone(error)
+                    self._leave()
+                self._closed.wait(pause)
+                pause = min(2 * pause, most)
+        finally:
+            self._leave()
+
+    def _join(self) -> bool:
+        """Take over what the log says, from its snapshot to its end; False when that has to be tried again."""
+        found = self._redis.find()
+        if found is None:
+            self._redis.begin(encode_snapshot(self._state.snapshot()))
+            return False
+        try:
+            copy = LogState.restored(self._state.config, decode_snapshot(found.snapshot))
+        except (ValueError, LookupError, IntegrityError):
+            self._redis.give_up(found.epoch)
+            return False
+        position, more = found.position, True
+        while more:
+            batch = self._redis.read(found.epoch, position, most=_READ)
+            if batch is None:
+                return False
+            for entry in batch.entries:
+                copy.apply(entry)
+            position, more = batch.position, batch.full
+        self._state.attach(copy)
+        with self._moved:
+            self._epoch, self._position = found.epoch, position
+            self._sent = copy.numbers.get(self._state.worker, 0)
+            self._joins += 1
+            self._told = False
+            self._moved.notify_all()
+        self._work.set()
+        _log.info("worker %s follows the log %s in Redis", self._state.worker, found.epoch.decode(errors="replace"))
+        return True
+
+    def _follow(self) -> None:
+        """Follow the log until the end of the exchange, or until it cannot be followed further."""
+        epoch = self._epoch
+        while epoch is not None and not self._closed.is_set():
+            batch = self._redis.read(epoch, self._position, most=_READ, wait=_WAIT_MS)
+            if batch is None:
+                _log.warning("worker %s missed a part of the log in Redis: taking its snapshot", self._state.worker)
+                return
+            due = bool(batch.entries) and self._state.deliver(batch.entries, every=self._every)
+            with self._moved:
+                self._position = batch.position
+                self._moved.notify_all()
+            if due:
+                # Nobody else changes the copy now, so the engine need not wait for its snapshot.
+                self._redis.save(epoch, encode_snapshot(self._state.log.snapshot()), batch.position)
+
+    def _leave(self) -> None:
+        """Let the engine plan alone."""
+        with self._moved:
+            self._epoch = None
+        self._state.detach()
+
+    def _say_alone(self, error: Exception) -> None:
+        if not self._told:
+            kind = type(error).__name__
+            _log.warning("worker %s plans alone until Redis is there again (%s: %s)", self._state.worker, kind, error)
+        self._told = True
+
+    # -- the writer ----------------------------------------------------------------------------------------------
+
+    def _run_writer(self) -> None:
+        first, most = _PAUSES
+        pause = first
+        while not self._closed.is_set():
+            self._work.wait()
+            self._work.clear()
+            while not self._closed.is_set() and self._epoch is not None and self._state.last > self._sent:
+                if self._send():
+                    pause = first
+                else:
+                    self._closed.wait(pause)
+                    pause = min(2 * pause, most)
+
+    def _send(self) -> bool:
+        """Append the next operations; those that may be there already come again, and are known by their numbers."""
+        with self._moved:
+            epoch, sent, join = self._epoch, self._sent, self._joins
+        entries = self._state.own_after(sent, most=_WRITE)
+        if epoch is None or not entries:
+            return False
+        try:
+            done = self._redis.append(epoch, entries)
+        except UNREACHABLE:
+            return False
+        with self._moved:
+            if done and join == self._joins:
+                self._sent = entries[-1].number
+        return done
