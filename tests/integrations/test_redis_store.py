@@ -421,6 +421,13 @@ def test_a_store_says_that_it_does_not_survive_a_fork(worker, caplog, monkeypatc
     assert caplog.text.count("does not survive a fork") == 1
 
 
+@pytest.mark.parametrize("package", ["redis", "msgspec"])
+def test_an_absent_package_is_named(package):
+    code = f"import sys; sys.modules[{package!r}] = None; import contextpilot_integrations.stores"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert 'pip install "contextpilot-rag[redis]"' in ended.stderr
+
+
 RECORD = MessageRecord({b"\xff": 9, b"a": 1}, frozenset({9, 1}), frozenset({3}), 9, ((b"a", 7),), ((9, 0, 4),))
 OPERATIONS = [
     Inserted("n", None, ((b"\xff", 3), (b"\x00", 1))),
