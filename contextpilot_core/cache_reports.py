@@ -48,6 +48,11 @@ class CacheReports:
         return self._mirror is not None and self._mirror.live and not self._drift["events"].alarm
 
     @property
+    def follows_events(self) -> bool:
+        """Whether there is a mirror."""
+        return self._mirror is not None
+
+    @property
     def source(self) -> Literal["events", "estimate"]:
         """What plans rely on now."""
         return "events" if self._believed() else "estimate"

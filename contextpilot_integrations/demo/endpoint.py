@@ -11,7 +11,7 @@ from contextpilot_core.errors import ConfigError
 from contextpilot_core.types import Message
 from contextpilot_integrations.extras import load
 from contextpilot_integrations.serving.local import LocalEngine
-from contextpilot_integrations.serving.turn import may_refuse_usage
+from contextpilot_integrations.serving.turn import may_refuse
 from contextpilot_integrations.serving.usage import Usage, read_usage
 
 GREETING = ({"role": "user", "content": "Say hello."},)
@@ -98,7 +98,7 @@ def _greeted(endpoint: Endpoint) -> Endpoint:
     try:
         endpoint.ask(GREETING)
     except Exception as error:
-        if not may_refuse_usage(error):
+        if not may_refuse(error):
             raise
         endpoint = replace(endpoint, ask_usage=False)
         endpoint.ask(GREETING)

@@ -7,13 +7,14 @@ from typing import Any, Literal, overload
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
-from contextpilot_core.types import Message
+from contextpilot_core.types import Message, PromptTokens
 from contextpilot_integrations.serving.chats import Blocks, Chats, Query, closing_async_stream, held_async, in_turn
 from contextpilot_integrations.serving.conversation import Sessions
 from contextpilot_integrations.serving.replicas import Attempt, OpenAIClient, only, refuse_other_kind, scheduler_of
 from contextpilot_integrations.serving.streams import AsyncChatStream
 from contextpilot_integrations.serving.tenants import Tenants
-from contextpilot_integrations.serving.turn import ChatResult, Question, Window, may_refuse_usage
+from contextpilot_integrations.serving.token_sources import TokenSource
+from contextpilot_integrations.serving.turn import ChatResult, Question, Window, may_refuse
 
 
 class AsyncChatCalls:
@@ -126,7 +127,7 @@ class AsyncChatCalls:
                                     attempt.seen = True
                                     yield text
                                     seat.owner = asyncio.current_task()
-                        result = attempt.turn.finish()
+                        result = attempt.turn.finish(await _tokens(attempt))
                         break
         yield result
 
@@ -141,6 +142,7 @@ class AsyncContextPilotClient(AsyncChatCalls):
         model: str,
         engine: ReuseEngine | None = None,
         tenants: Tenants | None = None,
+        tokens: TokenSource | None = None,
         max_context_tokens: int | None = None,
         token_counter: TokenCounter = estimate_tokens,
         max_sessions: int = 1_000,
@@ -154,6 +156,7 @@ class AsyncContextPilotClient(AsyncChatCalls):
             model: the name under which the server knows the model.
             engine: plans the prompts.
             tenants: salts for the namespaces.
+            tokens: exact tokens of prompts.
             max_context_tokens: the context window.
             token_counter: counts for it.
             max_sessions: histories that are kept.
@@ -167,7 +170,7 @@ class AsyncContextPilotClient(AsyncChatCalls):
         refuse_other_kind(client, asynchronous=True, twin="ContextPilotClient")
         window = Window(max_context_tokens, token_counter)
         engine = ReuseEngine() if engine is None else engine
-        replicas = only(client, engine, scheduler_of(engine, max_wait_ms))
+        replicas = only(client, engine, tokens, scheduler_of(engine, max_wait_ms))
         super().__init__(Chats(replicas, model, Sessions(asyncio.Lock, max_sessions), window, clock, tenants))
 
     @property
@@ -178,12 +181,20 @@ class AsyncContextPilotClient(AsyncChatCalls):
 
 async def _open(attempt: Attempt) -> Any:
     replica, turn = attempt.replica, attempt.turn
-    try:
-        chunks = await replica.create(**turn.arguments(ask_usage=replica.ask_usage))
-    except Exception as error:
-        if not (replica.ask_usage and may_refuse_usage(error)):
-            raise
-        chunks = await replica.create(**turn.arguments(ask_usage=False))
-        replica.ask_usage = False
+    asked = replica.asked
+    while True:
+        try:
+            chunks = await replica.create(**turn.arguments(asked))
+            break
+        except Exception as error:
+            if not (asked and may_refuse(error)):
+                raise
+        asked = asked[:-1]
+    replica.asked = asked
     attempt.accepted()
     return chunks
+
+
+async def _tokens(attempt: Attempt) -> PromptTokens | None:
+    tokenizer = attempt.replica.tokenizer
+    return None if tokenizer is None else await asyncio.to_thread(attempt.turn.read_tokens, tokenizer)

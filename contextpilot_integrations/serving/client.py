@@ -7,14 +7,15 @@ from typing import Any, Literal, overload
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
-from contextpilot_core.types import Message
+from contextpilot_core.types import Message, PromptTokens
 from contextpilot_integrations.serving.async_client import AsyncContextPilotClient
 from contextpilot_integrations.serving.chats import Blocks, Chats, Query, closing_stream, held
 from contextpilot_integrations.serving.conversation import Sessions
 from contextpilot_integrations.serving.replicas import Attempt, OpenAIClient, only, refuse_other_kind
 from contextpilot_integrations.serving.streams import AsyncChatStream, ChatStream
 from contextpilot_integrations.serving.tenants import Tenants
-from contextpilot_integrations.serving.turn import ChatResult, Question, Window, may_refuse_usage
+from contextpilot_integrations.serving.token_sources import TokenSource
+from contextpilot_integrations.serving.turn import ChatResult, Question, Window, may_refuse
 
 __all__ = [
     "AsyncChatStream",
@@ -152,7 +153,7 @@ class ChatCalls:
                                 attempt.seen = True
                                 yield text
                                 seat.owner = threading.get_ident()
-                    result = attempt.turn.finish()
+                    result = attempt.turn.finish(_tokens(attempt))
                     break
         yield result
 
@@ -172,6 +173,7 @@ class ContextPilotClient(ChatCalls):
         model: str,
         engine: ReuseEngine | None = None,
         tenants: Tenants | None = None,
+        tokens: TokenSource | None = None,
         max_context_tokens: int | None = None,
         token_counter: TokenCounter = estimate_tokens,
         max_sessions: int = 1_000,
@@ -185,6 +187,8 @@ class ContextPilotClient(ChatCalls):
             engine: plans the prompts; several clients of one server should share it. None: a new one.
             tenants: sends every request under its namespace's ``cache_salt`` (vLLM, SGLang). None: without, so that
                 all namespaces share the server's prefix cache, and ``extra_body`` is the caller's alone.
+            tokens: tells an engine that follows KV events (``ReuseEngine(mirror=...)``) the exact tokens of prompts;
+                None: the server does, by ``return_token_ids`` and its endpoint ``/tokenize``.
             max_context_tokens: the context window; a session that would not fit drops whole oldest turns until its
                 history takes at most half of it. None: no limit.
             token_counter: counts a text's tokens for that; corrected by what the server reports.
@@ -196,7 +200,7 @@ class ContextPilotClient(ChatCalls):
         """
         refuse_other_kind(client, asynchronous=False, twin="AsyncContextPilotClient")
         window = Window(max_context_tokens, token_counter)
-        replicas = only(client, ReuseEngine() if engine is None else engine)
+        replicas = only(client, ReuseEngine() if engine is None else engine, tokens)
         super().__init__(Chats(replicas, model, Sessions(threading.Lock, max_sessions), window, clock, tenants))
 
     @property
@@ -207,12 +211,20 @@ class ContextPilotClient(ChatCalls):
 
 def _open(attempt: Attempt) -> Any:
     replica, turn = attempt.replica, attempt.turn
-    try:
-        chunks = replica.create(**turn.arguments(ask_usage=replica.ask_usage))
-    except Exception as error:
-        if not (replica.ask_usage and may_refuse_usage(error)):
-            raise
-        chunks = replica.create(**turn.arguments(ask_usage=False))
-        replica.ask_usage = False
+    asked = replica.asked
+    while True:
+        try:
+            chunks = replica.create(**turn.arguments(asked))
+            break
+        except Exception as error:
+            if not (asked and may_refuse(error)):
+                raise
+        asked = asked[:-1]
+    replica.asked = asked
     attempt.accepted()
     return chunks
+
+
+def _tokens(attempt: Attempt) -> PromptTokens | None:
+    tokenizer = attempt.replica.tokenizer
+    return None if tokenizer is None else attempt.turn.read_tokens(tokenizer)

@@ -19,7 +19,9 @@ from contextpilot_core.plan import Plan
 from contextpilot_core.types import ContextRequest
 from contextpilot_core.window import WindowScheduler
 from contextpilot_integrations.serving.conversation import Conversation
-from contextpilot_integrations.serving.turn import Question, Turn
+from contextpilot_integrations.serving.token_sources import ServerTokens, TokenSource
+from contextpilot_integrations.serving.tokenizers import PromptTokenizer
+from contextpilot_integrations.serving.turn import Asked, Question, Turn
 
 _log = logging.getLogger(__name__)
 _BROKEN = frozenset({"APIConnectionError", "TransportError"})
@@ -53,9 +55,16 @@ class Replica:
     """One server: how to ask it, the engine that knows its cache, and how it does. `Replicas` changes it."""
 
     def __init__(
-        self, client: OpenAIClient, engine: ReuseEngine, name: str, scheduler: WindowScheduler | None = None
+        self,
+        client: OpenAIClient,
+        engine: ReuseEngine,
+        name: str,
+        scheduler: WindowScheduler | None = None,
+        tokens: TokenSource | None = None,
     ) -> None:
         """Start as up and idle; with a ``scheduler`` of the engine, questions wait for their turn in a window.
+
+        ``tokens`` tells those of prompts to an engine that follows events; None: the server's own endpoints.
 
         Raises:
             ConfigError: ``client`` has no chat endpoint.
@@ -66,7 +75,12 @@ class Replica:
             name = type(client).__name__
             raise ConfigError(f"client is a {name}; it must be an openai.OpenAI or AsyncOpenAI") from error
         self.client, self.engine, self.name, self.scheduler = client, engine, name, scheduler
-        self.ask_usage = True
+        # What the server is asked besides the answer, until it refuses; the last goes first.
+        self.asked: tuple[Asked, ...] = ("usage",)
+        self.tokenizer: PromptTokenizer | None = None
+        if engine.follows_events and (tokens := tokens or _own_tokens(client)) is not None:
+            self.asked = ("usage", "token_ids")
+            self.tokenizer = PromptTokenizer(tokens)
         self.outstanding = self.sent = self.failures = 0
         self.retry_at: float | None = None
         self.probing = False
@@ -222,10 +236,23 @@ class Replicas:
         return max(free, key=lambda each: (each.expected_reuse(request), -each.outstanding, -each.sent))
 
 
-def only(client: OpenAIClient, engine: ReuseEngine, scheduler: WindowScheduler | None = None) -> Replicas:
+def only(
+    client: OpenAIClient,
+    engine: ReuseEngine,
+    tokens: TokenSource | None = None,
+    scheduler: WindowScheduler | None = None,
+) -> Replicas:
     """Return the replicas of a client that has one server. Raises as `Replica`."""
-    replica = Replica(client, engine, "server", scheduler)
+    replica = Replica(client, engine, "server", scheduler, tokens)
     return Replicas([replica], max_imbalance=1, retry_seconds=1.0, clock=time.monotonic)
+
+
+def _own_tokens(client: OpenAIClient) -> TokenSource | None:
+    """Return the tokens of the server behind a client of the ``openai`` package; None for another."""
+    base_url, api_key = getattr(client, "base_url", None), getattr(client, "api_key", None)
+    if base_url is None:
+        return None
+    return ServerTokens(str(base_url), api_key=api_key if isinstance(api_key, str) else None)
 
 
 def scheduler_of(engine: ReuseEngine, max_wait_ms: float | None) -> WindowScheduler | None:

@@ -24,6 +24,7 @@ from contextpilot_integrations.serving.replicas import (
     scheduler_of,
 )
 from contextpilot_integrations.serving.tenants import Tenants
+from contextpilot_integrations.serving.token_sources import TokenSource
 from contextpilot_integrations.serving.turn import Window
 
 __all__ = ["AsyncReplicaRouter", "ReplicaRouter", "ReplicaStatus"]
@@ -62,6 +63,7 @@ class ReplicaRouter(_Routed, ChatCalls):
         model: str,
         engines: Sequence[ReuseEngine] | None = None,
         tenants: Tenants | None = None,
+        tokens: TokenSource | None = None,
         max_imbalance: int = 4,
         retry_seconds: float = 1.0,
         max_context_tokens: int | None = None,
@@ -79,6 +81,7 @@ class ReplicaRouter(_Routed, ChatCalls):
             tenants: needed as soon as there is a second namespace at several replicas.
             max_imbalance: requests that a replica may have under way above the least loaded one, at least 1.
             retry_seconds: how long a replica is left out after its first failure.
+            tokens: exact tokens of prompts, for engines that follow KV events; None: each replica's own endpoints.
             max_context_tokens: the context window.
             token_counter: counts for it.
             max_sessions: histories that are kept.
@@ -89,7 +92,7 @@ class ReplicaRouter(_Routed, ChatCalls):
         """
         for client in clients:
             refuse_other_kind(client, asynchronous=False, twin="AsyncReplicaRouter")
-        replicas = _replicas(clients, engines, max_imbalance, retry_seconds, clock)
+        replicas = _replicas(clients, engines, tokens, max_imbalance, retry_seconds, clock)
         window = Window(max_context_tokens, token_counter)
         super().__init__(Chats(replicas, model, Sessions(threading.Lock, max_sessions), window, clock, tenants))
 
@@ -116,6 +119,7 @@ class AsyncReplicaRouter(_Routed, AsyncChatCalls):
         model: str,
         engines: Sequence[ReuseEngine] | None = None,
         tenants: Tenants | None = None,
+        tokens: TokenSource | None = None,
         max_imbalance: int = 4,
         retry_seconds: float = 1.0,
         max_context_tokens: int | None = None,
@@ -133,7 +137,7 @@ class AsyncReplicaRouter(_Routed, AsyncChatCalls):
         """
         for client in clients:
             refuse_other_kind(client, asynchronous=True, twin="ReplicaRouter")
-        replicas = _replicas(clients, engines, max_imbalance, retry_seconds, clock, max_wait_ms)
+        replicas = _replicas(clients, engines, tokens, max_imbalance, retry_seconds, clock, max_wait_ms)
         window = Window(max_context_tokens, token_counter)
         super().__init__(Chats(replicas, model, Sessions(asyncio.Lock, max_sessions), window, clock, tenants))
 
@@ -157,6 +161,7 @@ def _clients(
 def _replicas(
     clients: Sequence[OpenAIClient],
     engines: Sequence[ReuseEngine] | None,
+    tokens: TokenSource | None,
     max_imbalance: int,
     retry_seconds: float,
     clock: Callable[[], float],
@@ -177,7 +182,7 @@ def _replicas(
         raise ConfigError(f"retry_seconds={retry_seconds!r} must be a number of seconds above 0; change it")
     return Replicas(
         [
-            Replica(client, engine, _name(client, number), scheduler_of(engine, max_wait_ms))
+            Replica(client, engine, _name(client, number), scheduler_of(engine, max_wait_ms), tokens)
             for number, (client, engine) in enumerate(zip(clients, engines, strict=True))
         ],
         max_imbalance=max_imbalance,

@@ -1,17 +1,22 @@
 """One question without any input or output: what to send, and what the chunks of the answer add up to."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.plan import Plan
-from contextpilot_core.types import ContextBlock, ContextRequest, Message
+from contextpilot_core.types import ContextBlock, ContextRequest, Message, Observation, PromptTokens, Served
 from contextpilot_integrations.serving.conversation import Conversation, History, PastTurn, TokenCount
+from contextpilot_integrations.serving.token_sources import read_token_ids
+from contextpilot_integrations.serving.tokenizers import PromptTokenizer
 from contextpilot_integrations.serving.usage import Usage, read_usage
 
 REFUSED = frozenset({400, 422})
+
+Asked = Literal["usage", "token_ids"]
+"""What may be asked of a server besides the answer: the tokens of the prompt, counted, or one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +27,7 @@ class ChatResult:
     ``finish_reason`` None: the stream ended before the answer did, and the turn is not in the history.
     ``message``: the answer in OpenAI form, with its tool calls if the model made any.
     ``prompt``: what was sent: the messages, or the text of a text prompt.
+    ``observation``: cached tokens, predicted when the prompt was planned and as the server reported them.
     """
 
     answer: str
@@ -31,6 +37,7 @@ class ChatResult:
     ttft_ms: float | None
     finish_reason: str | None
     message: Message
+    observation: Observation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +104,7 @@ class Turn:
         self._tool_calls: dict[int, dict[str, Any]] = {}
         self._finish_reason: str | None = None
         self._usage = Usage()
+        self._token_ids: Sequence[int] | None = None
 
     @property
     def prompt(self) -> tuple[Message, ...] | str:
@@ -105,15 +113,17 @@ class Turn:
             return "\n\n".join(message["content"] for message in self.plan.messages)
         return self._history.prompt(self.plan, self._question.parts)
 
-    def arguments(self, *, ask_usage: bool) -> dict[str, Any]:
+    def arguments(self, asked: Collection[Asked]) -> dict[str, Any]:
         """Return the arguments of ``create`` and start the clock."""
         arguments: dict[str, Any] = {**self._question.options, "stream": True}
         if self._question.is_text:
             arguments["prompt"] = self.prompt
         else:
             arguments["messages"] = list(self.prompt)
-        if ask_usage:
+        if "usage" in asked:
             arguments["stream_options"] = {"include_usage": True, **arguments.get("stream_options", {})}
+        if "token_ids" in asked:
+            arguments["extra_body"] = {"return_token_ids": True, **(arguments.get("extra_body") or {})}
         self._sent_at = self._clock()
         return arguments
 
@@ -130,6 +140,8 @@ class Turn:
     def feed(self, chunk: Any) -> str:
         """Take one chunk of the stream; return the text that it adds to the answer."""
         self._usage = _merged(self._usage, read_usage(chunk))
+        if self._token_ids is None:
+            self._token_ids = read_token_ids(chunk)
         choice = next((c for c in getattr(chunk, "choices", None) or () if getattr(c, "index", 0) == 0), None)
         if choice is None:
             return ""
@@ -145,8 +157,19 @@ class Turn:
             self._pieces.append(text)
         return text
 
-    def finish(self) -> ChatResult:
-        """Return what came, and append the turn to the history.
+    def read_tokens(self, tokenizer: PromptTokenizer) -> PromptTokens | None:
+        """Return the exact tokens of the prompt; waits for the token source. None: they cannot be told."""
+        return tokenizer.read(
+            self.plan,
+            self.prompt,
+            token_ids=self._token_ids,
+            prompt_tokens=self._usage.prompt_tokens,
+            tools=self._question.options.get("tools"),
+            template_options=self._extra("chat_template_kwargs"),
+        )
+
+    def finish(self, tokens: PromptTokens | None = None) -> ChatResult:
+        """Return what came, tell the engine, and append the turn to the history. ``tokens``: those of the prompt.
 
         Not appended: an answer that broke off, and one with tool calls, which no user message may follow (continue
         with ``[*result.prompt, result.message, <tool results>]``).
@@ -165,7 +188,19 @@ class Turn:
             ttft_ms=None if self._first_at is None else 1000.0 * (self._first_at - self._sent_at),
             finish_reason=self._finish_reason,
             message=dict(message),
+            observation=self._engine.observe(self.plan, self._served(tokens)),
         )
+
+    def _served(self, tokens: PromptTokens | None) -> Served:
+        return Served(
+            prompt_tokens=self._usage.prompt_tokens,
+            cached_tokens=self._usage.cached_tokens,
+            tokens=tokens,
+            cache_salt=self._extra("cache_salt"),
+        )
+
+    def _extra(self, name: str) -> Any:
+        return (self._question.options.get("extra_body") or {}).get(name)
 
     def _remember(self, answer: Message) -> None:
         conversation, history = self._conversation, self._history
@@ -231,8 +266,8 @@ class Turn:
         return next((tokens for tokens in asked if isinstance(tokens, int)), 0)
 
 
-def may_refuse_usage(error: Exception) -> bool:
-    """Whether ``error`` is a server's refusal of the request, which ``stream_options`` may have caused."""
+def may_refuse(error: Exception) -> bool:
+    """Whether ``error`` is a server's refusal of the request, which something that was `Asked` may have caused."""
     return getattr(error, "status_code", None) in REFUSED
 
 
