@@ -28,7 +28,8 @@ class WindowScheduler:
 
     A window is planned ``max_wait_ms`` milliseconds after its first request came, or as soon as ``max_requests`` are
     there. It ends as long after that at the latest, or when the next one is planned: whoever has not gone until then
-    goes at once, still in order. So nobody waits for more than the window before and the own.
+    goes at once, still in order. So nobody waits for more than the window before and the own. Planning happens in the
+    event loop; it takes about as long as planning the requests one by one.
 
     Raises:
         ConfigError: a value breaks its rule.

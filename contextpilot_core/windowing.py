@@ -2,7 +2,7 @@
 
 They are merged by what they share and what is cached of it (`clustering_window`), and those that would lose most by
 waiting go first. Each is settled against the live view in its turn, so a proposal that has become a bad one is not
-followed. Choosing the best of several arrangements by trying them on a copy of the view gained nothing more.
+followed. Trying several arrangements on a copy of the view and taking the best gained nothing more on any trace.
 """
 
 from collections.abc import Sequence

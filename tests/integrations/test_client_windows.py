@@ -166,6 +166,25 @@ def test_a_replica_that_fails_hands_its_window_over(servers):
         check_nothing_left(engine, committed)
 
 
+def test_a_session_that_moves_keeps_its_history(servers):
+    clients = [openai.AsyncOpenAI(base_url=each.base_url, api_key="-", max_retries=0, timeout=20) for each in servers]
+    router = AsyncReplicaRouter(clients, model="m", max_wait_ms=20)
+
+    async def talk():
+        first = await router.chat([TEA], "turn 1", session_id="u")
+        servers[0].script = [refusing(500)]
+        second = await router.chat([TEA, MILK], "turn 2", session_id="u")
+        return first, second, await router.chat([MILK, SALT], "turn 3", session_id="u")
+
+    first, second, third = asyncio.run(talk())
+    assert [sent(each) for each in servers] == [[1, 2], [2, 3]]
+    assert second.prompt[: len(first.prompt)] == first.prompt
+    assert third.prompt[: len(second.prompt)] == second.prompt
+    assert len(second.plan.hints) == len(third.plan.hints) == 1
+    for engine in router.engines:
+        check_nothing_left(engine, engine.stats().committed)
+
+
 def test_a_wrong_wait_is_refused(server):
     with pytest.raises(ConfigError, match="max_wait_ms=-1"):
         client_of(server, max_wait_ms=-1)
