@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from contextpilot_integrations.serving.routing import AsyncReplicaRouter, ReplicaRouter
     from contextpilot_integrations.serving.streams import AsyncChatStream, ChatStream
     from contextpilot_integrations.serving.tenants import Tenants
+    from contextpilot_integrations.serving.token_sources import HuggingFaceTokens, ServerTokens, read_token_ids
+    from contextpilot_integrations.serving.tokenizers import PromptTokenizer
     from contextpilot_integrations.serving.turn import ChatResult
     from contextpilot_integrations.serving.usage import Usage, UsageSummary, read_usage, summarize
 
@@ -28,13 +30,17 @@ _HOMES = {
     "ContextPilotClient": "client",
     "EngineMetrics": "metrics",
     "EventStatus": "event_feed",
+    "HuggingFaceTokens": "token_sources",
     "KVEventSubscriber": "events",
     "LocalEngine": "local",
+    "PromptTokenizer": "tokenizers",
     "ReplicaRouter": "routing",
     "ReplicaStatus": "replicas",
+    "ServerTokens": "token_sources",
     "Tenants": "tenants",
     "Usage": "usage",
     "UsageSummary": "usage",
+    "read_token_ids": "token_sources",
     "read_usage": "usage",
     "summarize": "usage",
 }
@@ -48,13 +54,17 @@ __all__ = [
     "ContextPilotClient",
     "EngineMetrics",
     "EventStatus",
+    "HuggingFaceTokens",
     "KVEventSubscriber",
     "LocalEngine",
+    "PromptTokenizer",
     "ReplicaRouter",
     "ReplicaStatus",
+    "ServerTokens",
     "Tenants",
     "Usage",
     "UsageSummary",
+    "read_token_ids",
     "read_usage",
     "summarize",
 ]

@@ -208,7 +208,7 @@ def _places(packed: bytes, part: bytes, low: int = 0, high: int | None = None) -
 
 
 def _only(packed: bytes, core: bytes, limit: int, room: int) -> int | None:
-    """The place (in tokens) of ``core`` before ``limit`` with at most ``room`` tokens between; None unless it is one."""
+    """The one place (in tokens) of ``core`` that ends at most ``room`` tokens before ``limit``; None for none or more."""
     low = max(0, limit * _WIDTH - len(core) - room * _WIDTH)
     places = list(islice(_places(packed, core, low, limit * _WIDTH), 2))
     return places[0] // _WIDTH if len(places) == 1 else None
