@@ -208,7 +208,7 @@ def _places(packed: bytes, part: bytes, low: int = 0, high: int | None = None) -
 
 
 def _only(packed: bytes, core: bytes, limit: int, room: int) -> int | None:
-    """The one place (in tokens) of ``core`` that ends at most ``room`` tokens before ``limit``; None for none or more."""
+    """The place (in tokens) of ``core`` at most ``room`` tokens before ``limit``; None unless it is the only one."""
     low = max(0, limit * _WIDTH - len(core) - room * _WIDTH)
     places = list(islice(_places(packed, core, low, limit * _WIDTH), 2))
     return places[0] // _WIDTH if len(places) == 1 else None
