@@ -128,7 +128,7 @@ class EventFeed:
                 return False
             if answers and answers[0][0] != 0:
                 self._hopeless = True
-                self._lose(f"the engine's replay starts at batch {answers[0][0]}")
+                self._lose(f"the engine's replay starts at batch {answers[0][0]} (its buffer_steps are too few)")
                 return False
             self._begin(restarted=self._right)
         self._away = False

@@ -139,8 +139,7 @@ class KVEventSubscriber:
                     self._notice(self._monitor.recv_multipart())
                 elif self._socket in ready:
                     self._take(self._socket.recv_multipart())
-                else:
-                    self._idle()
+                self._look_after()
             self._feed.end("the subscriber is closed")
         except Exception:
             _logger.exception("%s: stopped by an error", self._name)
@@ -165,7 +164,7 @@ class KVEventSubscriber:
         sequence = int.from_bytes(frames[1], "big")
         self._feed.take(sequence, frames[2], None if self._replay_endpoint is None else self._ask)
 
-    def _idle(self) -> None:
+    def _look_after(self) -> None:
         now = time.monotonic()
         if not self._connected and now > self._hint_at:
             self._hint_at = math.inf
@@ -209,6 +208,4 @@ def _reachable(endpoint: str, rank: int, *, bind: bool) -> str:
         if not port.isdigit():
             raise ConfigError(f"endpoint={endpoint!r} must end with a port; give it as tcp://HOST:PORT")
         endpoint = f"{address}:{int(port) + rank}"
-    elif rank and endpoint.startswith("inproc://"):
-        endpoint = f"{endpoint}_dp{rank}"
     return endpoint if bind else endpoint.replace("tcp://*:", "tcp://127.0.0.1:")

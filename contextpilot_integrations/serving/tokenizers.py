@@ -4,7 +4,6 @@ Blocks are found by their own tokens, which stand in the prompt as they are what
 at both ends, which may merge with their neighbours. Whoever is not found where he must be is unknown, never guessed.
 """
 
-import asyncio
 import hashlib
 import logging
 import threading
@@ -33,7 +32,7 @@ T = TypeVar("T")
 
 
 class PromptTokenizer:
-    """Tells the exact tokens of planned prompts; pieces are tokenised once. Thread-safe.
+    """Tells the exact tokens of planned prompts; pieces are tokenised once. Thread-safe, and waits for its source.
 
         tokenizer = PromptTokenizer(HuggingFaceTokens(AutoTokenizer.from_pretrained(model)))
         tokens = tokenizer.read(plan, plan.messages)
@@ -80,10 +79,6 @@ class PromptTokenizer:
             return None
         start, ends = self._locate(plan, packed, prompt)
         return PromptTokens(token_ids=token_ids, start=start, ends=ends)
-
-    async def read_async(self, plan: Plan, prompt: Sequence[Message] | str, **options: Any) -> PromptTokens | None:
-        """As `read`, without keeping the event loop from other work."""
-        return await asyncio.to_thread(self.read, plan, prompt, **options)
 
     def _prompt_ids(
         self, prompt: Sequence[Message] | str, tools: Sequence[Any] | None, template_options: Mapping[str, Any]

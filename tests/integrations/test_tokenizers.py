@@ -264,7 +264,7 @@ def test_threads_and_tasks_share_a_reader(tokenizer, reader):
         thread.join()
 
     async def together():
-        return await asyncio.gather(*(reader.read_async(plan, plan.messages) for plan in plans))
+        return await asyncio.gather(*(asyncio.to_thread(reader.read, plan, plan.messages) for plan in plans))
 
     assert asyncio.run(together()) == [found[number] for number in range(8)]
     for plan, number in zip(plans, range(8), strict=True):
