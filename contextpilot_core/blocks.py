@@ -46,6 +46,14 @@ class BlockTable:
         self._references[block] = 1
         return block
 
+    def intern_path(self, path: Iterable[tuple[bytes, int]]) -> list[int]:
+        """Return the ids of (digest, tokens), each with one reference more; known ones keep their tokens."""
+        return [self.intern(digest, lambda tokens=tokens: tokens) for digest, tokens in path]  # type: ignore[misc]
+
+    def describe(self, path: Iterable[int]) -> tuple[tuple[bytes, int], ...]:
+        """Return (digest, tokens) of known ids."""
+        return tuple([(self._digests[block], self._tokens[block]) for block in path])
+
     def acquire(self, blocks: Iterable[int]) -> None:
         """Count one reference more for each id."""
         references = self._references

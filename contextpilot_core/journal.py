@@ -49,13 +49,33 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """The KV blocks of a request that was served are known. News for those who read on, and no part of the state.
+
+    ``path`` as in `Inserted`. ``keys``: those of the leading KV blocks, closed (`kv_keys.closed`). ``ends``: per block
+    of the path, how many of the keys have ended with it; None where unknown.
+    """
+
+    namespace: str
+    request_id: str
+    path: tuple[tuple[bytes, int], ...]
+    keys: bytes
+    ends: tuple[int | None, ...]
+
+    def __post_init__(self) -> None:
+        """Check the lengths. Raises `ValueError`."""
+        if len(self.path) != len(self.ends):
+            raise ValueError(f"{len(self.path)} blocks have {len(self.ends)} ends")
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """A namespace was forgotten; None: all of them."""
 
     namespace: str | None
 
 
-Operation: TypeAlias = Inserted | Committed | Rendered | Released | Reset
+Operation: TypeAlias = Inserted | Committed | Rendered | Released | Recorded | Reset
 
 
 @dataclass(frozen=True, slots=True)

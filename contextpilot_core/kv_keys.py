@@ -6,7 +6,7 @@ can, from the token ids alone; equal keys mean equal tokens, adapter and salt fr
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 KEY_BYTES = 16
@@ -43,6 +43,28 @@ def prompt_extras(blocks: int, *, salt: str | None, lora: int | str | None) -> l
     if blocks and salt is not None:
         extras[0] = (*(extras[0] or ()), salt)
     return extras
+
+
+def closed(keys: Sequence[bytes], seal: Callable[[bytes], bytes]) -> bytes:
+    """Return keys in a form that tells nothing to those who lack ``seal``, a keyed digest of 16 bytes; see `opened`.
+
+    Whoever guesses a text could check the guess by its keys. The mask differs wherever the keys do.
+    """
+    data = b"".join(keys)
+    name = seal(hashlib.blake2b(data, digest_size=KEY_BYTES).digest())
+    return name + _masked(data, name, seal)
+
+
+def opened(closed: bytes, seal: Callable[[bytes], bytes]) -> tuple[bytes, ...]:
+    """Return the keys that were `closed` under the same seal."""
+    name, data = closed[:KEY_BYTES], closed[KEY_BYTES:]
+    plain = _masked(data, name, seal)
+    return tuple([plain[at : at + KEY_BYTES] for at in range(0, len(plain), KEY_BYTES)])
+
+
+def _masked(data: bytes, name: bytes, seal: Callable[[bytes], bytes]) -> bytes:
+    mask = hashlib.shake_256(seal(b"mask" + name)).digest(len(data))
+    return (int.from_bytes(data, "little") ^ int.from_bytes(mask, "little")).to_bytes(len(data), "little")
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from contextpilot_core.counters import Counters
 from contextpilot_core.errors import RequestTypeError
 from contextpilot_core.index import Lead
 from contextpilot_core.intake import Prepared, plain
-from contextpilot_core.journal import Reset
+from contextpilot_core.journal import Recorded, Reset
 from contextpilot_core.plan import Plan, Rendering
 from contextpilot_core.planner import Draft
 from contextpilot_core.shared import Journal, SharedState
@@ -129,7 +129,9 @@ class Registry:
             observation = self._reports.observe(plan, served)
             self._counters.observed(observation, served.prompt_tokens)
             if space is not None and served.tokens is not None:
-                space.record(plan, self._reports.keys(served), served.tokens, self._reports.block_size)
+                located = space.record(plan, self._reports.keys(served), served.tokens, self._reports.block_size)
+                if self.shared is not None and located is not None:
+                    self.shared.tell(space.news(plan, located))
             return observation
 
     def abandon(self, plan: Plan) -> bool:
@@ -196,6 +198,11 @@ class Registry:
         space = self._spaces.get(namespace)
         if space is not None and not space.index.view.holds(request_id):
             space.evict(request_id)
+
+    def recorded(self, recorded: Recorded) -> None:
+        """Follow another process, which learnt the KV blocks of a request."""
+        if self._reports.follows_events:
+            self._space(recorded.namespace).learn(recorded)
 
     def forgotten(self, namespace: str | None) -> None:
         """Forget one namespace, or all; what it counted stays."""

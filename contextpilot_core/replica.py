@@ -59,7 +59,7 @@ class Replica:
         return ()
 
     def _insert(self, request_id: str | None, path: Sequence[tuple[bytes, int]]) -> list[str]:
-        blocks = self.intern(path)
+        blocks = self.blocks.intern_path(path)
         cut = self.view.admit(blocks, request_id)
         self.blocks.release(blocks)
         return cut
@@ -67,10 +67,6 @@ class Replica:
     def _release(self, request_id: str) -> None:
         self.view.release(request_id)
         self.records.release(request_id)
-
-    def intern(self, path: Sequence[tuple[bytes, int]]) -> list[int]:
-        """Return the ids of (digest, tokens), each with one reference more; known ones keep their tokens."""
-        return [self.blocks.intern(digest, lambda tokens=tokens: tokens) for digest, tokens in path]  # type: ignore[misc]
 
     def snapshot(self, namespace: str) -> NamespaceSnapshot:
         """Return the state as values."""
@@ -80,12 +76,13 @@ class Replica:
             (parent, tuple([places.setdefault(block, len(places)) for block in blocks]))
             for parent, blocks in cache.nodes
         )
-        blocks = tuple((self.blocks.digest(block), self.blocks.tokens[block]) for block in places)
-        return NamespaceSnapshot(namespace, blocks, replace(cache, nodes=nodes), self.records.state())
+        return NamespaceSnapshot(
+            namespace, self.blocks.describe(places), replace(cache, nodes=nodes), self.records.state()
+        )
 
     def restore(self, snapshot: NamespaceSnapshot) -> None:
         """Become what ``snapshot`` says; only for a new replica, whose first ids are the snapshot's places."""
-        blocks = self.intern(snapshot.blocks)
+        blocks = self.blocks.intern_path(snapshot.blocks)
         self.view.restore(snapshot.cache)
         self.blocks.release(blocks)
         self.records.restore(snapshot.records)

@@ -155,9 +155,7 @@ class ReplicatedView:
 
     def admit(self, path: Sequence[int], request_id: str | None = None) -> list[str]:
         """Take ``path`` in as the latest used; what has to go for it, the log's part tells when it comes back."""
-        digest, weights = self._blocks.digest, self._blocks.tokens
-        known = tuple([(digest(block), weights[block]) for block in path])
-        number = self._source.record(Inserted(self._namespace, request_id, known))
+        number = self._source.record(Inserted(self._namespace, request_id, self._blocks.describe(path)))
         if request_id is not None:
             self._overlay.release(request_id)
             self._overlay.admit(path, request_id)

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_view import CacheView
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.journal import Committed, Entry, Operation, Released, Rendered, Reset, Snapshot
+from contextpilot_core.journal import Committed, Entry, Operation, Recorded, Released, Rendered, Reset, Snapshot
 from contextpilot_core.replica import LogState, Replica
 from contextpilot_core.replicated_view import ReplicatedView
 from contextpilot_core.visible import MessageRecord
@@ -33,7 +33,7 @@ class Journal(Protocol):
 
     @property
     def seal(self) -> Callable[[bytes], bytes]:
-        """What turns a digest into the form in which it is shared; the same in all workers."""
+        """What turns a digest into the form in which it is shared, 16 bytes; the same in all workers."""
 
     def open(self, state: "SharedState") -> None:
         """Begin to exchange entries between ``state`` and the log; returns at once."""
@@ -50,6 +50,9 @@ class Followers(Protocol):
 
     def released(self, namespace: str, request_id: str) -> None:
         """Another worker released a request."""
+
+    def recorded(self, recorded: Recorded) -> None:
+        """Another worker knows the KV blocks of a live request."""
 
     def forgotten(self, namespace: str | None) -> None:
         """Another worker forgot a namespace, or all (None)."""
@@ -112,6 +115,14 @@ class SharedState:
             self._follow(entry)
         self._journal.wake()
         return entry.number
+
+    def tell(self, news: Recorded | None) -> None:
+        """Send what the others should know now; while the log is out of reach they never will.
+
+        Nobody keeps news: who joins later, or joins again, knows what comes after that.
+        """
+        if self._attached and news is not None:
+            self.record(news)
 
     # -- for the journal -----------------------------------------------------------------------------------------
 
@@ -193,9 +204,16 @@ class SharedState:
                 self._followers.forgotten(operation.namespace)
         elif isinstance(operation, Released) and entry.worker != self.worker:
             self._followers.released(operation.namespace, operation.request_id)
+        elif isinstance(operation, Recorded) and entry.worker != self.worker:
+            self._follow_recorded(operation)
         elif cut:
             self._followers.cut(operation.namespace, cut)
         return True
+
+    def _follow_recorded(self, recorded: Recorded) -> None:
+        replica = self.replica(recorded.namespace)
+        if replica is not None and replica.view.holds(recorded.request_id):  # else it was released, here or by a reset
+            self._followers.recorded(recorded)
 
     def _forget_oldest(self) -> None:
         oldest = next(iter(self._own))

@@ -10,12 +10,17 @@ from contextpilot_core.dedup import body_digest
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
 from contextpilot_core.index import ContextIndex, Lead
 from contextpilot_core.intake import Prepared
+from contextpilot_core.journal import Recorded
+from contextpilot_core.kv_keys import closed, opened
 from contextpilot_core.plan import Plan, Rendering, Ticket
 from contextpilot_core.planner import Draft, choose, draft, keep
-from contextpilot_core.truth_view import TruthView
+from contextpilot_core.truth_view import Located, TruthView
 from contextpilot_core.types import PromptTokens
 from contextpilot_core.view import View
 from contextpilot_core.visible import message_record
+
+_MOST_KEYS = 2_048
+"""KV blocks of a prompt that other processes are told of; those beyond are unknown there."""
 
 
 class Namespace:
@@ -165,11 +170,30 @@ class Namespace:
         record = message_record(sent, [hint.label for hint in plan.hints], plan.context, rest, path)
         self.conversations.record(self._rendering.seal(body_digest(text)), record, plan.request_id)
 
-    def record(self, plan: Plan, keys: Sequence[bytes], tokens: PromptTokens, block_size: int) -> None:
-        """Tell the view which KV blocks hold the prompt of ``plan``, if it follows them."""
-        if isinstance(self.index.view, TruthView):
-            counts = [None if end is None else end // block_size for end in (tokens.start, *tokens.ends)]
-            self.index.view.record(plan.request_id, len(plan._choice.context), tuple(keys), counts)
+    def record(self, plan: Plan, keys: Sequence[bytes], tokens: PromptTokens, block_size: int) -> Located | None:
+        """Tell the view which KV blocks hold the prompt of ``plan``; None when it does not follow them, or no more."""
+        view = self.index.view
+        if not isinstance(view, TruthView):
+            return None
+        counts = [None if end is None else end // block_size for end in (tokens.start, *tokens.ends)]
+        return view.record(plan.request_id, len(plan._choice.context), tuple(keys), counts)
+
+    def news(self, plan: Plan, located: Located) -> Recorded | None:
+        """Return what other processes may learn of a prompt that was just recorded, if anything."""
+        ends = tuple(end if end is not None and end <= _MOST_KEYS else None for end in located.ends)
+        keys = located.keys[: max(filter(None, ends), default=0)]
+        if not keys:
+            return None
+        path, sealed = self.index.blocks.describe(located.path), closed(keys, self._rendering.seal)
+        return Recorded(plan.request.namespace, plan.request_id, path, sealed, ends)
+
+    def learn(self, recorded: Recorded) -> None:
+        """Let the view learn the KV blocks of a prompt that another process sent, if it follows them."""
+        view, blocks = self.index.view, self.index.blocks
+        if isinstance(view, TruthView):
+            path = tuple(blocks.intern_path(recorded.path))
+            view.learn(recorded.request_id, Located(path, opened(recorded.keys, self._rendering.seal), recorded.ends))
+            blocks.release(path)
 
     def close(self) -> None:
         """Mark every plan in flight as gone (before the namespace is forgotten)."""

@@ -12,6 +12,7 @@ from contextpilot_core.blocks import BlockTable
 from contextpilot_core.errors import IntegrityError
 
 Keys = tuple[bytes, ...]
+Ends = Sequence[int | None]
 
 PLACES_PER_NODE = 8
 """Places that may be visited for one node of a prefix tree, which holds runs of blocks (`EngineConfig.max_visits`)."""
@@ -101,7 +102,7 @@ class TruthTree:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def record(self, request_id: str, path: Sequence[int], keys: Keys, ends: Sequence[int | None]) -> None:
+    def record(self, request_id: str, path: Sequence[int], keys: Keys, ends: Ends) -> None:
         """Let ``request_id`` hold ``path``. ``ends``: per block, how many of ``keys`` have ended with it, or None.
 
         Where that is unknown, the KV blocks count for the next place at which it is known. What is known of a place

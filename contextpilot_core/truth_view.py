@@ -7,16 +7,26 @@ may follow them.
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_view import CacheView
 from contextpilot_core.errors import IntegrityError
-from contextpilot_core.truth_tree import Keys, TruthTree
+from contextpilot_core.truth_tree import Ends, Keys, TruthTree
 from contextpilot_core.view import View
 
 SETTLE_SECONDS = 1.0
 """How long the events of a prompt may take after its response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A path of blocks in the KV blocks of its prompt: per block, how many of ``keys`` have ended with it, or None."""
+
+    path: Sequence[int]
+    keys: Keys
+    ends: Ends
 
 
 class TruthView:
@@ -45,12 +55,13 @@ class TruthView:
         self._settling: OrderedDict[str, tuple[Keys, float]] = OrderedDict()  # recorded, not yet reported
         self._holds, self._trusted = holds, trusted
         self._max_requests, self._patience, self._clock = max_requests, patience, clock
-        self._blind = True
+        self._learnt = False  # anything at all
+        self._untold = False  # the tokens of requests: nobody gives them to `record` any more
 
     @property
     def on_truth(self) -> bool:
         """Whether questions are answered by what the engine said."""
-        return not self._blind and self._trusted()
+        return self._learnt and not self._untold and self._trusted()
 
     @property
     def tokens(self) -> int:
@@ -102,29 +113,39 @@ class TruthView:
         """Take ``path`` in: it is expected in the cache until its time is over or it is recorded."""
         self._expire()
         if request_id is not None:
-            self._forget_expected(request_id)
-            for other in self._expected.admit(path, request_id):
-                self._forget_expected(other)
+            self._expect(path, request_id)
             self._paths[request_id] = path, self._clock() + self._patience
         return self._estimate.admit(path, request_id)
 
-    def record(self, request_id: str, context: int, keys: Keys, counts: Sequence[int | None]) -> bool:
-        """Learn the KV blocks of a prompt that was sent. Returns False for a request that does not wait for it.
+    def record(self, request_id: str, context: int, keys: Keys, counts: Ends) -> Located | None:
+        """Learn the KV blocks of a prompt that was sent, and return them; None for a request that waits no more.
 
         ``context``: how many blocks of its path come after the head; ``counts``: how many of ``keys`` end before the
         context, then with each of its blocks, None where unknown (they may go on, or be too few).
         """
         if request_id not in self._paths:
-            return False
+            return None
         path, _ = self._paths.pop(request_id)
         head = len(path) - context
         known = [*counts, *[None] * (context + 1)][: context + 1]
         ends = [*[None] * (head - 1), *known] if head else known[1:]
-        self._tree.record(request_id, path, keys, ends)
-        self._settling[request_id] = keys[: max(filter(None, known), default=0)], self._clock() + SETTLE_SECONDS
+        located = Located(path, keys, ends)
+        self._learn(request_id, located)
+        self._untold = False
+        return located
+
+    def learn(self, request_id: str, located: Located) -> None:
+        """Learn the KV blocks of a prompt that another process sent."""
+        self._expire()
+        self._expect(located.path, request_id)
+        self._learn(request_id, located)
+
+    def _learn(self, request_id: str, located: Located) -> None:
+        self._tree.record(request_id, located.path, located.keys, located.ends)
+        last = max(filter(None, located.ends), default=0)
+        self._settling[request_id] = located.keys[:last], self._clock() + SETTLE_SECONDS
         self._tree.prune(self._max_requests, keep=self._settling)
-        self._blind = False
-        return True
+        self._learnt = True
 
     def release(self, request_id: str) -> int | None:
         """Forget a request: the tokens that left the estimate, or None for an unknown id."""
@@ -138,12 +159,17 @@ class TruthView:
         now = self._clock()
         while self._paths and next(iter(self._paths.values()))[1] <= now:
             self._forget_expected(next(iter(self._paths)))
-            self._blind = True  # nobody tells the tokens any more
+            self._untold = True
         while self._settling:
             request_id, (keys, deadline) = next(iter(self._settling.items()))
             if deadline > now and not self._holds(keys):
                 break
             self._forget_expected(request_id)
+
+    def _expect(self, path: Sequence[int], request_id: str) -> None:
+        self._forget_expected(request_id)
+        for other in self._expected.admit(path, request_id):
+            self._forget_expected(other)
 
     def _forget_expected(self, request_id: str) -> None:
         self._paths.pop(request_id, None)

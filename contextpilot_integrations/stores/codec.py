@@ -14,6 +14,7 @@ from contextpilot_core.journal import (
     Inserted,
     NamespaceSnapshot,
     Operation,
+    Recorded,
     Released,
     Rendered,
     Reset,
@@ -21,7 +22,7 @@ from contextpilot_core.journal import (
 )
 from contextpilot_core.visible import MessageRecord
 
-VERSION = 1
+VERSION = 2
 
 
 class _Record(Struct, array_like=True, frozen=True):
@@ -79,6 +80,7 @@ _KINDS: dict[str, Any] = {
     "committed": Committed,
     "rendered": _Rendered,
     "released": Released,
+    "recorded": Recorded,
     "reset": Reset,
 }
 _DECODERS = {kind: msgpack.Decoder(form) for kind, form in _KINDS.items()}

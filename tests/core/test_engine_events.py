@@ -32,6 +32,9 @@ class Stack:
             mirror=self.mirror if follow else None,
         )
 
+    def publish(self):
+        self.mirror.apply(self.serving.take())
+
     def ask(self, numbers, *, tell=True, **request):
         """Send one request: (what was observed, the plan)."""
         plan = self.engine.plan([TEXTS[number] for number in numbers], query="Which tree?", **request)
@@ -46,7 +49,7 @@ class Stack:
         cached = self.serving.hit(tokens.token_ids) * KV_BLOCK
         self.serving.admit(tokens.token_ids)
         if tell:
-            self.mirror.apply(self.serving.take())
+            self.publish()
         served = Served(prompt_tokens=len(prompt), cached_tokens=cached, tokens=tokens)
         return self.engine.observe(plan, served), plan
 
@@ -64,9 +67,10 @@ def drop(stack, wanted, tell=True):
         if place is None:
             break
         serving.evict(place)
-    events = serving.take()
     if tell:
-        stack.mirror.apply(events)
+        stack.publish()
+    else:
+        serving.take()
 
 
 @pytest.fixture

@@ -12,7 +12,10 @@ import pytest
 
 from contextpilot_core import ConfigError, ContextRequest, EngineConfig, ReuseEngine
 from contextpilot_core.dedup import body_digest
-from contextpilot_core.journal import Committed, Entry, Inserted, Released, Rendered, Reset
+from contextpilot_core.journal import Committed, Entry, Inserted, Recorded, Released, Rendered, Reset
+from contextpilot_core.kv_events import BlockStored
+from contextpilot_core.kv_mirror import KVMirror
+from contextpilot_core.types import PromptTokens, Served
 from contextpilot_core.visible import MessageRecord
 from tests.conftest import require
 from tests.core.conftest import body
@@ -53,9 +56,11 @@ def own_server(tmp_path: Path) -> Iterator[RedisServer]:
 class Worker:
     """An engine and its store in this process."""
 
-    def __init__(self, server: RedisServer, config: EngineConfig = CONFIG, **options: object) -> None:
+    def __init__(
+        self, server: RedisServer, config: EngineConfig = CONFIG, mirror: KVMirror | None = None, **options: object
+    ) -> None:
         self.store = RedisStore(server.url, secret=SECRET, **options)
-        self.engine = ReuseEngine(config, journal=self.store)
+        self.engine = ReuseEngine(config, journal=self.store, mirror=mirror)
 
     @property
     def entries(self) -> int:
@@ -197,6 +202,28 @@ def test_workers_plan_on_what_others_sent(worker):
     assert [hint.label for hint in two.engine.plan([TEXTS[5]], messages=messages).hints] == [1]
 
 
+def test_workers_that_follow_events_know_the_kv_blocks_of_others(server, worker):
+    """A prompt of 48 tokens, whose two blocks end with its KV blocks; the second worker has sent nothing."""
+    ids = list(range(48))
+    one, two = (worker(server, CONFIG, KVMirror(block_size=16)) for _ in range(2))
+    assert synchronized(one, two)
+    plan = one.engine.plan([TEXTS[0], TEXTS[1]])
+    one.engine.observe(plan, Served(prompt_tokens=48, tokens=PromptTokens(token_ids=ids, start=0, ends=[16, 32])))
+    assert agree(one, two)
+    wait_until(lambda: two.engine._registry._spaces)
+    view = two.engine._registry._spaces["default"].index.view
+    assert view.on_truth
+    assert two.reuse(0, 1) > 0  # its events may be late
+    wait_until(lambda: two.reuse(0, 1) == 0)
+    stored = BlockStored(block_hashes=(1, 2, 3), parent_block_hash=None, token_ids=tuple(ids), block_size=16)
+    two.engine._reports._mirror.apply([stored])
+    assert two.reuse(0, 1) > two.reuse(0) > 0
+    log = b"".join(value for _, fields in server.client.xrange(stream(server)) for value in fields.values())
+    keys = KVMirror(block_size=16).keys(ids)
+    assert b"recorded" in log
+    assert not any(key in log for key in keys)
+
+
 def test_nothing_in_redis_tells_a_document(server, worker):
     one = worker(snapshot_every=1)
     assert synchronized(one)
@@ -336,15 +363,19 @@ def test_a_snapshot_that_cannot_be_read_is_given_up(server, worker):
         assert one.reuse(1) > 0
 
 
+CONTRADICTION = (
+    b"\x85\xa9namespace\xa1n\xaarequest_id\xa1r\xa4path\x90\xa4keys\xc4\x00\xa4ends\x91\x01"  # one end, no block
+)
 GARBAGE = [
-    {"version": 2, "worker": "w", "number": 1, "kind": "inserted", "values": b"\x80"},
+    {"version": 1, "worker": "w", "number": 1, "kind": "inserted", "values": b"\x80"},
     {"version": "x"},
     {"nothing": 1},
-    {"version": 1, "worker": b"\xff", "number": 1, "kind": "released", "values": b"\x80"},
-    {"version": 1, "worker": "w", "number": 1, "kind": "moved", "values": b"\x80"},
-    {"version": 1, "worker": "w", "number": 1, "kind": "reset", "values": b"\xc1\xc1"},
-    {"version": 1, "worker": "w", "number": "one", "kind": "reset", "values": b"\x81\xa9namespace\xc0"},
-    {"version": 1, "worker": "w", "number": 1, "kind": "inserted", "values": b"\x81\xa9namespace\x05"},
+    {"version": 2, "worker": b"\xff", "number": 1, "kind": "released", "values": b"\x80"},
+    {"version": 2, "worker": "w", "number": 1, "kind": "moved", "values": b"\x80"},
+    {"version": 2, "worker": "w", "number": 1, "kind": "reset", "values": b"\xc1\xc1"},
+    {"version": 2, "worker": "w", "number": "one", "kind": "reset", "values": b"\x81\xa9namespace\xc0"},
+    {"version": 2, "worker": "w", "number": 1, "kind": "inserted", "values": b"\x81\xa9namespace\x05"},
+    {"version": 2, "worker": "w", "number": 1, "kind": "recorded", "values": CONTRADICTION},
 ]
 
 
@@ -435,6 +466,7 @@ OPERATIONS = [
     Committed("n", "r", (b"k",)),
     Rendered("n", "r", b"k", RECORD),
     Released("n", "r"),
+    Recorded("n", "r", ((b"a", 3), (b"\xff", 1)), b"\x00\xff", (None, 7)),
     Reset("n"),
     Reset(None),
 ]
@@ -443,3 +475,8 @@ OPERATIONS = [
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: type(operation).__name__)
 def test_operations_are_the_same_after_their_way_through_bytes(operation):
     assert decode_operation(*encode_operation(operation)) == operation
+
+
+def test_an_operation_that_contradicts_itself_is_not_read():
+    with pytest.raises(ValueError, match="not of their types"):
+        decode_operation("recorded", CONTRADICTION)
