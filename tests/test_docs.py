@@ -1,0 +1,70 @@
+"""Every page's Python code runs: the documentation, and the README."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import require
+from tests.snippets import ROOT, needs, run, snippets
+
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+SECRET = "a secret that only this test knows"
+MODEL = {"my-model": "smollm2"}
+TURN_EVENT = "contextpilot_turn"
+
+
+@pytest.fixture(scope="module")
+def replicas() -> Iterator[list[str]]:
+    """The URLs of two model servers."""
+    require("openai")
+    require("xllamacpp")
+    from contextpilot_integrations.serving.local import LocalEngine
+
+    with ExitStack() as stack:
+        yield [stack.enter_context(LocalEngine(process=True, threads=1)).base_url for _ in range(2)]
+
+
+@pytest.fixture
+def model_server(replicas: list[str]) -> Mapping[str, str]:
+    return {**MODEL, "http://localhost:8000/v1": replicas[0]}
+
+
+@pytest.fixture
+def model_servers(replicas: list[str]) -> Mapping[str, str]:
+    return {**MODEL, "http://gpu-1:8000/v1": replicas[0], "http://gpu-2:8000/v1": replicas[1]}
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[Mapping[str, str]]:
+    require("redis")
+    from tests.integrations.redis_server import RedisServer
+
+    server = RedisServer(tmp_path)
+    server.start()
+    yield {"redis://localhost:6379": server.url}
+    server.close()
+
+
+SERVERS = {"a model server": "model_server", "model servers": "model_servers", "redis": "redis_server"}
+HERE = [page for page in PAGES if snippets(page) and "vllm" not in needs(page)]
+
+
+@pytest.mark.parametrize("page", HERE, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_code_runs(page, request, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONTEXTPILOT_SECRET", SECRET)
+    addresses: dict[str, str] = {}
+    for need in sorted(needs(page)):
+        addresses |= request.getfixturevalue(SERVERS[need])
+    run(page, addresses)
+
+
+def test_every_metric_is_listed():
+    require("prometheus_client")
+    from contextpilot_integrations.serving.metrics import EngineMetrics
+
+    listed = set(re.findall(r"`(contextpilot_\w+?)(?:_total)?`", (ROOT / "docs/how-to/metrics.md").read_text("utf-8")))
+    assert {family.name for family in EngineMetrics(namespaces=["acme"]).collect()} == listed - {TURN_EVENT}
