@@ -1,10 +1,14 @@
 """Where the real traces are, and synthetic contexts for scaling."""
 
+import gzip
+import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +55,8 @@ def data_folder() -> Path:
     return Path(folder)
 
 
-def trace(name: str) -> list[TraceItem]:
+@cache
+def trace(name: str) -> Sequence[TraceItem]:
     """Read one trace, with the evidence where the queries know it."""
     queries = data_folder() / f"{name.split('.')[0]}.queries.jsonl.gz"
     return load_trace(data_folder() / f"{name}.jsonl.gz", queries if queries.exists() else None)
@@ -62,6 +67,49 @@ def corpus(trace_name: str) -> Mapping[str, Document]:
     """Read the documents of a trace."""
     dataset = trace_name.split(".")[0]
     return load_corpus([data_folder() / f"{_SHARED_CORPUS.get(dataset, dataset)}.corpus.jsonl.gz"])
+
+
+def contexts(trace_name: str, top_k: int = 15) -> list[list[str]]:
+    """Return the distinct documents of every request, best first; requests without any are skipped, as in a replay."""
+    return [list(dict.fromkeys(item.doc_ids[:top_k])) for item in trace(trace_name) if item.doc_ids]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a conversation: distinct documents best first, the question, the answer that follows in history."""
+
+    documents: tuple[str, ...]
+    question: str
+    answer: str
+
+
+def conversations(trace_name: str, top_k: int = 15) -> list[list[Turn]]:
+    """Return the turns of every conversation."""
+    with gzip.open(data_folder() / f"{trace_name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [[_turn(turn, top_k) for turn in json.loads(line)["turns"] if turn["doc_ids"]] for line in lines]
+
+
+def _turn(turn: Mapping[str, Any], top_k: int) -> Turn:
+    return Turn(tuple(dict.fromkeys(turn["doc_ids"][:top_k])), turn["question"], str(turn["answer"]))
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question of a trace, with its distinct documents, best first."""
+
+    documents: tuple[str, ...]
+    text: str
+
+
+def questions(trace_name: str, top_k: int = 15) -> list[Question]:
+    """Return the questions of a trace that has no conversations, in its order."""
+    with gzip.open(data_folder() / f"{trace_name.split('.')[0]}.queries.jsonl.gz", "rt", encoding="utf-8") as lines:
+        wording = {query["id"]: query["question"] for query in map(json.loads, lines)}
+    with gzip.open(data_folder() / f"{trace_name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [
+            Question(tuple(dict.fromkeys(line["doc_ids"][:top_k])), wording[line["query_id"]])
+            for line in map(json.loads, lines)
+        ]
 
 
 def zipf_contexts(contexts: int, blocks: int, topics: int, *, k: int = 15, seed: int = 0) -> list[list[int]]:
@@ -81,3 +129,8 @@ def zipf_contexts(contexts: int, blocks: int, topics: int, *, k: int = 15, seed:
 def synthetic_text(block: int) -> str:
     """Return a text of about 340 characters for a block of `zipf_contexts`."""
     return f"document {block} " + "x" * 327
+
+
+def prose(block: int) -> str:
+    """Return 340 characters for a block, without runs that other blocks share."""
+    return " ".join(f"{block * 7919 + number * 104729:x}" for number in range(80))[:340]

@@ -1,4 +1,7 @@
-"""Time and memory of ``plan_batch``, and the latency of one plan against the number of live contexts."""
+"""Time and memory of ``plan_batch``, and the latency of one plan against the number of live contexts.
+
+Where "CPU" is said, times are of the processor, which a busy machine changes less.
+"""
 
 import json
 import resource
@@ -7,7 +10,9 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.data import synthetic_text, zipf_contexts
+from rich.progress import track
+
+from benchmarks.data import prose, synthetic_text, zipf_contexts
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_view import CacheView
 from contextpilot_core.config import EngineConfig
@@ -15,16 +20,21 @@ from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.ordering import prefix_first
 from contextpilot_core.types import ContextRequest
 
-SHAPES = {2_000: (3_000, 200), 12_000: (3_000, 200), 100_000: (20_000, 1_000)}
+SMALL, LARGE = (3_000, 200), (20_000, 1_000)
+SHAPES = {size: SMALL if size <= 12_000 else LARGE for size in (2_000, 4_000, 8_000, 12_000, 25_000, 50_000, 100_000)}
 """contexts -> (blocks, topics)"""
+CHECKPOINTS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 100_000)
+AROUND = 500
+"""Requests that are timed after every checkpoint."""
 
 
 def measure() -> dict[str, Any]:
     """Run every part in a process of its own, so that peak memory belongs to it."""
     return {
-        "plan_batch": {str(size): _apart("batch", size) for size in SHAPES},
+        "plan_batch": {str(size): _apart("batch", size) for size in track(SHAPES, "scaling")},
         "match_and_order": {str(size): _apart("match", size) for size in (2_000, 100_000)},
         "plan": _apart("plan", 2_000),
+        "latency": _apart("latency", CHECKPOINTS[-1]),
     }
 
 
@@ -45,11 +55,11 @@ def batch(size: int) -> dict[str, Any]:
     ]
     before = _peak_mb()
     engine = ReuseEngine()
-    started = time.perf_counter()
+    started, before_cpu = time.perf_counter(), time.process_time()
     plans = engine.plan_batch(requests)
-    seconds = time.perf_counter() - started
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - before_cpu
     assert len(plans) == size
-    return {"seconds": seconds, "peak_rss_mb": _peak_mb(), "rss_before_mb": before}
+    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_rss_mb": _peak_mb(), "rss_before_mb": before}
 
 
 def match(size: int) -> dict[str, Any]:
@@ -68,13 +78,13 @@ def match(size: int) -> dict[str, Any]:
             view.admit(order, str(number))
         else:
             times.append(elapsed)
-    return {"live_contexts": len(view), **_percentiles(times)}
+    return {"live_contexts": len(view), **percentiles(times)}
 
 
 def plan(size: int) -> dict[str, Any]:
     """Plan one request after the other: 15 blocks of 340 characters, no history; then render its messages."""
     blocks, topics = SHAPES[size]
-    texts = [_prose(block) for block in range(blocks)]
+    texts = [prose(block) for block in range(blocks)]
     engine = ReuseEngine()
     planned, rendered = [], []
     for context in zipf_contexts(size, blocks, topics):
@@ -84,15 +94,24 @@ def plan(size: int) -> dict[str, Any]:
         planned.append((time.perf_counter() - started) * 1e6)
         assert result.messages
         rendered.append((time.perf_counter() - started) * 1e6)
-    return {"plan": _percentiles(planned), "plan_and_render": _percentiles(rendered)}
+    return {"plan": percentiles(planned), "plan_and_render": percentiles(rendered)}
 
 
-def _prose(block: int) -> str:
-    """Return 340 characters without runs that other blocks share."""
-    return " ".join(f"{block * 7919 + number * 104729:x}" for number in range(80))[:340]
+def latency(size: int) -> dict[str, Any]:
+    """CPU time of ``engine.plan`` against the number of live contexts, in a cache that keeps them all."""
+    texts = [prose(block) for block in range(LARGE[0])]
+    engine = ReuseEngine(EngineConfig(cache_tokens=None, max_requests=size + AROUND))
+    times = []
+    for context in zipf_contexts(size + AROUND, *LARGE):
+        chosen = [texts[block] for block in context]
+        started = time.process_time()
+        engine.plan(chosen)
+        times.append((time.process_time() - started) * 1e6)
+    return {str(live): percentiles(times[live : live + AROUND]) for live in CHECKPOINTS}
 
 
-def _percentiles(times: list[float]) -> dict[str, float]:
+def percentiles(times: list[float]) -> dict[str, float]:
+    """Return the median and the 99th percentile."""
     ordered = sorted(times)
     return {f"p{share}_us": ordered[min(len(ordered) - 1, len(ordered) * share // 100)] for share in (50, 99)}
 
@@ -101,5 +120,7 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+PARTS = {"batch": batch, "match": match, "plan": plan, "latency": latency}
+
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps({"batch": batch, "match": match, "plan": plan}[sys.argv[1]](int(sys.argv[2]))))
+    sys.stdout.write(json.dumps(PARTS[sys.argv[1]](int(sys.argv[2]))))

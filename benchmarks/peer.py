@@ -1,0 +1,58 @@
+"""The public ``contextpilot==0.5.0``: its release from PyPI, in an environment and a process of its own.
+
+`run` gives a job of `peer_worker` to it. The environment is made once, in the user's cache folder.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from devtools.environments import cache_folder, make_once, make_venv
+from devtools.vllm import guard
+
+VERSION = "0.5.0"
+WALL_SECONDS = 3600.0
+_STEPS = (("install", f"contextpilot=={VERSION}"),)
+_WORKER = Path(__file__).with_name("peer_worker.py")
+
+
+def run(job: str, **arguments: Any) -> Any:
+    """Return what a job gives, or None when it is not done after an hour or all the CPU time it may take.
+
+    Nothing of it goes on running then.
+
+    Raises:
+        EnvironmentSetupError: the release cannot be installed.
+        RuntimeError: the job failed; what it said is on standard error.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        given, result = Path(folder, "job.json"), Path(folder, "result.json")
+        given.write_text(json.dumps({"job": job, **arguments}), encoding="utf-8")
+        # The guard ends the job with its children when standard input closes, which also comes when we are killed.
+        command = [sys.executable, guard.__file__, str(_python()), str(_WORKER), str(given), str(result)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+            try:
+                status = process.wait(WALL_SECONDS)
+            except subprocess.TimeoutExpired:
+                return None
+        if status == -signal.SIGPROF % 256:
+            return None
+        if status:
+            raise RuntimeError(f"contextpilot {VERSION}: job {job!r} failed; its error is above")
+        return json.loads(result.read_text(encoding="utf-8"))
+
+
+@cache
+def _python() -> Path:
+    folder = cache_folder(f"contextpilot-{VERSION}")
+    make_once(folder, _STEPS, lambda: _make(folder))
+    return folder / "bin" / "python"
+
+
+def _make(folder: Path) -> None:
+    make_venv(folder, _STEPS)

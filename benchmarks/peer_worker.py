@@ -1,0 +1,137 @@
+"""Do one job with the public contextpilot package. Run by the interpreter that has it; needs nothing of ours.
+
+usage: peer_worker.py JOB.json RESULT.json
+
+It is used as its README says: one `ContextPilot` instance, `optimize` for one request after the other, `optimize_batch`
+for a batch, `reorder` and then `deduplicate` for the turns of a conversation. Documents are given by id or by text.
+"""
+
+import json
+import re
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import contextpilot
+
+Contexts = list[list[str]]
+_NUMBERED = re.compile(r"\[\d+\] (.*)")
+
+
+def batch(contexts: Contexts) -> dict[str, Any]:
+    """Reorder and schedule all contexts together; documents are ids, of one line each."""
+    messages, schedule = _pilot().optimize_batch(contexts, [""] * len(contexts))
+    parsed = [_parse(prompt) for prompt in messages]
+    return {"sent": [[number, *entry] for number, entry in zip(schedule, parsed, strict=True)], "errors": []}
+
+
+def stream(contexts: Contexts) -> dict[str, Any]:
+    """Reorder one context after the other. One that raises is sent as it came, and the next one is tried."""
+    pilot, sent, errors = _pilot(), [], []
+    for number, context in enumerate(contexts):
+        try:
+            sent.append([number, *_parse(pilot.optimize(context, ""))])
+        except Exception as error:  # noqa: BLE001  # whatever it raises is a result
+            errors.append([number, f"{type(error).__name__}: {error}"])
+            sent.append([number, context, ""])
+    return {"sent": sent, "errors": errors}
+
+
+def turns(conversations: list[Contexts]) -> list[list[dict[str, list[str]]]]:
+    """Reorder the first turn of every conversation, deduplicate the later ones; turns of all are interleaved.
+
+    Returns, per conversation and turn, the documents to send, and what to say of them and in place of the others.
+    """
+    pilot = _pilot()
+    result: list[list[dict[str, list[str]]]] = [[] for _ in conversations]
+    for turn in range(max(map(len, conversations))):
+        for number, contexts in enumerate(conversations):
+            if turn < len(contexts):
+                result[number].append(_turn(pilot, contexts[turn], turn == 0, f"conversation {number}"))
+    return result
+
+
+def _turn(pilot: Any, context: list[str], first: bool, name: str) -> dict[str, list[str]]:
+    if first:
+        documents, note = _parse(pilot.optimize(context, "", conversation_id=name))
+        return {"documents": documents, "notes": [note]}
+    (answer,) = pilot.deduplicate([context], conversation_id=name)
+    return {"documents": answer["new_docs"], "notes": answer["reference_hints"]}
+
+
+def build(contexts: Contexts, cpu_seconds: int) -> dict[str, Any]:
+    """Time a batch: CPU seconds with those of its child processes, and peak memory of this process.
+
+    The system ends it when this process alone has taken ``cpu_seconds``.
+    """
+    pilot = _pilot()
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)  # not inherited: a pool would wait for a child that it ends
+    started, before = time.perf_counter(), _cpu_seconds()
+    reordered, _ = pilot.reorder(contexts)
+    assert len(reordered) == len(contexts)
+    return {
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": _cpu_seconds() - before,
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def latency(contexts: Contexts, checkpoints: list[int], around: int, cpu_seconds: int) -> dict[str, Any]:
+    """Time ``around`` requests after every checkpoint of live contexts, in CPU microseconds.
+
+    Stops after ``cpu_seconds``, or when a request raises.
+    """
+    pilot, times = _pilot(), []
+    error = None
+    for context in contexts[: checkpoints[-1] + around]:
+        before = time.process_time()
+        try:
+            pilot.reorder(context)
+        except Exception as raised:  # noqa: BLE001  # as above
+            error = f"{type(raised).__name__}: {raised}"
+            break
+        times.append((time.process_time() - before) * 1e6)
+        if time.process_time() > cpu_seconds:
+            break
+    reached = {str(live): times[live : live + around] for live in checkpoints if len(times) >= live + around}
+    return {"times_us": reached, "planned": len(times), "error": error}
+
+
+def _pilot() -> Any:
+    return contextpilot.ContextPilot(use_gpu=False)
+
+
+def _parse(prompt: list[dict[str, str]]) -> tuple[list[str], str]:
+    """Return the documents of a prompt in order, and its note on their importance."""
+    text = prompt[0]["content"]
+    documents, note = text.split("<documents>\n", 1)[1].split("\n</documents>\n\n", 1)
+    found = [_NUMBERED.fullmatch(line) for line in documents.split("\n")]
+    return [match[1] for match in found if match], note
+
+
+def _cpu_seconds() -> float:
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in usage)
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "batch": batch,
+    "stream": stream,
+    "turns": turns,
+    "build": build,
+    "latency": latency,
+}
+
+
+def main() -> None:
+    """Do the job."""
+    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    Path(sys.argv[2]).write_text(json.dumps(JOBS[job.pop("job")](**job)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
