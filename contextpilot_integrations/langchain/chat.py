@@ -23,8 +23,12 @@ from contextpilot_integrations.langchain.history import (
     asave,
     save,
 )
+from contextpilot_integrations.langchain.model_call import model_call
 from contextpilot_integrations.langchain.sessions import session_of
 from contextpilot_integrations.langchain.turn_lock import TurnLocks
+from contextpilot_integrations.serving.tenants import Tenants
+from contextpilot_integrations.serving.token_sources import TokenSource
+from contextpilot_integrations.serving.tokenizers import PromptTokenizer
 
 ChatInput: TypeAlias = str | Mapping[str, Any] | HumanMessage
 
@@ -38,6 +42,8 @@ def create_contextpilot_chat(
     instructions: str = "",
     session_id: str | None = None,
     namespace: str = "default",
+    tenants: Tenants | None = None,
+    tokens: TokenSource | None = None,
     max_context_tokens: int | None = None,
     token_counter: TokenCounter = estimate_tokens,
     max_sessions: int = 1_000,
@@ -60,6 +66,10 @@ def create_contextpilot_chat(
         instructions: the system message.
         session_id: the session of calls that name none.
         namespace: orders are shared inside it only.
+        tenants: sends every prompt under the ``cache_salt`` of the namespace (vLLM, SGLang), in the ``extra_body`` of
+            the call, which takes over what the model (`ChatOpenAI`) or its bindings have there. None: without.
+        tokens: tells an engine that follows KV events (``ReuseEngine(mirror=...)``) the exact tokens of prompts:
+            `HuggingFaceTokens` or `ServerTokens`. None: nobody does, and plans rely on the estimate.
         max_context_tokens: the context window; a prompt that would not fit with its answer (``max_tokens`` of the call
             or the model) drops whole oldest turns until the history takes at most half of it. None: no limit.
         token_counter: counts a text's tokens for that; corrected by what the model reports.
@@ -68,14 +78,16 @@ def create_contextpilot_chat(
     Raises:
         ConfigError: a value breaks its rule.
     """
+    engine = ReuseEngine() if engine is None else engine
     settings = ChatSettings(
-        engine=ReuseEngine() if engine is None else engine,
+        engine=engine,
         instructions=instructions,
         namespace=namespace,
         window=max_context_tokens,
         count=token_counter,
+        tokenizer=PromptTokenizer(tokens) if tokens is not None and engine.follows_events else None,
     )
-    return ContextPilotChat(retriever, llm, settings, history or MemoryHistories(max_sessions), session_id)
+    return ContextPilotChat(retriever, llm, settings, history or MemoryHistories(max_sessions), session_id, tenants)
 
 
 class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
@@ -91,9 +103,10 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         settings: ChatSettings,
         get_history: GetHistory,
         session_id: str | None,
+        tenants: Tenants | None,
     ) -> None:
         self._retriever, self._llm, self._settings = retriever, llm, settings
-        self._get_history, self._session_id = get_history, session_id
+        self._get_history, self._session_id, self._tenants = get_history, session_id, tenants
         self._locks = TurnLocks()
 
     @property
@@ -118,7 +131,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             documents = self._retriever.invoke(question, config)
             turn = self._turn(history.messages, question, documents, session_id, kwargs)
             with turn.sending():
-                reply = self._llm.invoke(turn.prompt, config, **kwargs)
+                reply = self._llm.invoke(turn.prompt, config, **turn.arguments)
             save(history, turn.added(reply), turn.rewritten)
             tell(turn.figures(reply), config)
             return reply
@@ -137,9 +150,9 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             documents = await self._retriever.ainvoke(question, config)
             turn = self._turn(await aload(history), question, documents, session_id, kwargs)
             with turn.sending():
-                reply = await self._llm.ainvoke(turn.prompt, config, **kwargs)
+                reply = await self._llm.ainvoke(turn.prompt, config, **turn.arguments)
             await asave(history, turn.added(reply), turn.rewritten)
-            await atell(turn.figures(reply), config)
+            await atell(await turn.afigures(reply), config)
             return reply
 
         async with self._locks.ahold(session_id):
@@ -157,7 +170,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             turn = self._turn(history.messages, question, documents, session_id, kwargs)
             whole: Any = None
             with turn.sending() as started:
-                for chunk in self._llm.stream(turn.prompt, config, **kwargs):
+                for chunk in self._llm.stream(turn.prompt, config, **turn.arguments):
                     started()
                     yield chunk
                     whole = chunk if whole is None else whole + chunk
@@ -185,13 +198,13 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             turn = self._turn(await aload(history), question, documents, session_id, kwargs)
             whole: Any = None
             with turn.sending() as started:
-                async for chunk in self._llm.astream(turn.prompt, config, **kwargs):
+                async for chunk in self._llm.astream(turn.prompt, config, **turn.arguments):
                     started()
                     yield chunk
                     whole = chunk if whole is None else whole + chunk
             if whole is not None:
                 await asave(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
-                await atell(turn.figures(whole), config)
+                await atell(await turn.afigures(whole), config)
 
         chunks: Any = self._atransform_stream_with_config(_once(input), answer, config)
         async with self._locks.ahold(session_id), aclosing(chunks):
@@ -214,15 +227,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         session_id: str | None,
         kwargs: Mapping[str, Any],
     ) -> ChatTurn:
-        limits = (kwargs.get("max_completion_tokens"), kwargs.get("max_tokens"), getattr(self._llm, "max_tokens", None))
-        return ChatTurn(
-            self._settings,
-            messages,
-            question,
-            documents,
-            session_id=session_id,
-            answer_tokens=next((limit for limit in limits if isinstance(limit, int)), 0),
-        )
+        call = model_call(self._llm, kwargs, self._tenants, self._settings.namespace)
+        return ChatTurn(self._settings, messages, question, documents, session_id=session_id, call=call)
 
 
 def _question(asked: ChatInput) -> str:

@@ -1,10 +1,12 @@
 """One turn of the chat without any input or output: what to send, and what to keep of it."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from time import perf_counter
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
@@ -24,20 +26,26 @@ from contextpilot_integrations.langchain.history import (
     context_of,
     split_turns,
 )
+from contextpilot_integrations.langchain.model_call import ModelCall
 from contextpilot_integrations.serving.conversation import message_tokens
 from contextpilot_integrations.serving.figures import TurnFigures, observe
+from contextpilot_integrations.serving.tokenizers import PromptTokenizer
 from contextpilot_integrations.serving.usage import read_usage
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatSettings:
-    """What all turns of a chat share. ``window``: tokens of prompt and answer together, None for no limit."""
+    """What all turns of a chat share.
+
+    ``window``: tokens of prompt and answer together, None for no limit. ``tokenizer``: where the engine follows events.
+    """
 
     engine: ReuseEngine
     instructions: str
     namespace: str
     window: int | None
     count: TokenCounter
+    tokenizer: PromptTokenizer | None
 
     def __post_init__(self) -> None:
         """Check the window. Raises `ConfigError`."""
@@ -65,14 +73,14 @@ class ChatTurn:
         documents: Sequence[Document],
         *,
         session_id: str | None,
-        answer_tokens: int = 0,
+        call: ModelCall,
     ) -> None:
         """Plan the prompt. Raises `RequestError`: an empty question, or the engine refuses."""
         started = perf_counter()
         if not question.strip():
             raise RequestError(f"the question is empty ({len(question)} characters); give the words of the user")
         blocks = tuple(as_block(document) for document in by_relevance(documents))
-        self._settings, self._session_id = settings, session_id
+        self._settings, self._session_id, self._call = settings, session_id, call
         self._asked = TurnContext(question, blocks, 0)
         self.kept, self.rewritten = self._sound(messages)
         self.plan = self._plan(self._asked, self.kept)
@@ -81,7 +89,7 @@ class ChatTurn:
             self._remind_engine()
             self.plan = self._plan(self._asked, self.kept)
         if settings.window is not None:
-            self._fit(settings.window, settings.window - answer_tokens)
+            self._fit(settings.window, settings.window - call.answer_tokens)
         asked = replace(self._asked, tokens=settings.counted(self._with_question(self.kept)))
         self._message = self._rendered(self.plan, asked, self.kept)
         self._plan_seconds = perf_counter() - started
@@ -93,6 +101,11 @@ class ChatTurn:
         if self._settings.instructions and not any(isinstance(message, SystemMessage) for message in self.kept):
             head.append(SystemMessage(self._settings.instructions))
         return [*head, *map(as_sent, self.kept), as_sent(self._message)]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What goes to the model with it."""
+        return self._call.arguments
 
     @contextmanager
     def sending(self) -> Iterator[Callable[[], None]]:
@@ -143,8 +156,25 @@ class ChatTurn:
         return [*(self.kept if self.rewritten else ()), self._message, answer]
 
     def figures(self, answer: BaseMessage) -> TurnFigures:
-        """Tell the engine what the model reported with its answer, and return the figures of this turn."""
-        return observe(self._settings.engine, self.plan, read_usage(answer), plan_seconds=self._plan_seconds)
+        """Tell the engine what the model reported with its answer, and return the figures of this turn.
+
+        Waits for the prompt's tokens, where the engine needs them.
+        """
+        usage, tokenizer = read_usage(answer), self._settings.tokenizer
+        return observe(
+            self._settings.engine,
+            self.plan,
+            usage,
+            plan_seconds=self._plan_seconds,
+            tokens=None if tokenizer is None else self._call.read_tokens(tokenizer, self.plan, self.prompt, usage),
+            cache_salt=self._call.cache_salt,
+        )
+
+    async def afigures(self, answer: BaseMessage) -> TurnFigures:
+        """As `figures`, without keeping the event loop from other work."""
+        if self._settings.tokenizer is None:
+            return self.figures(answer)
+        return await asyncio.to_thread(self.figures, answer)
 
     def _sound(self, messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], bool]:
         """Return the messages, from the first on whose hints name a history that is no more planned again, if any."""

@@ -28,12 +28,16 @@ from llama_index_instrumentation import get_dispatcher
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.plan import Plan
+from contextpilot_core.types import PromptTokens
 from contextpilot_integrations.llama_index.events import TurnEvent
+from contextpilot_integrations.llama_index.llms import extra_body, prompt_limit, salted
 from contextpilot_integrations.llama_index.sessions import find_session
 from contextpilot_integrations.llama_index.turns import Turn, Turns
+from contextpilot_integrations.serving.tenants import Tenants
+from contextpilot_integrations.serving.token_sources import TokenSource
+from contextpilot_integrations.serving.tokenizers import PromptTokenizer
 from contextpilot_integrations.serving.usage import Usage, read_usage
 
-_ANSWER_TOKENS = 256
 _dispatcher = get_dispatcher(__name__)
 
 
@@ -65,6 +69,8 @@ class ContextPilotChatEngine(BaseChatEngine):
         token_limit: int | None = None,
         session_id: str | None = None,
         namespace: str = "default",
+        tenants: Tenants | None = None,
+        tokens: TokenSource | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         """Make an engine for one conversation.
@@ -80,24 +86,34 @@ class ContextPilotChatEngine(BaseChatEngine):
                 ``token_limit`` holds as well.
             session_id: names the conversation for the engine, if the surroundings do not (as in the postprocessor).
             namespace: nothing crosses it.
+            tenants: sends every prompt under the ``cache_salt`` of the namespace (vLLM, SGLang), in the ``extra_body``
+                of a copy of ``llm``, which must be `OpenAI`, `OpenAILike` or the like. None: without.
+            tokens: tells an engine that follows KV events (``ReuseEngine(mirror=...)``) the exact tokens of prompts:
+                `HuggingFaceTokens` or `ServerTokens`. None: nobody does, and plans rely on the estimate.
             callback_manager: None is ``Settings.callback_manager``.
 
         Raises:
-            ConfigError: ``token_limit`` is below 1, or the memory has ``memory_blocks``.
+            ConfigError: ``token_limit`` is below 1, the memory has ``memory_blocks``, or ``tenants`` cannot be kept
+                apart with this LLM.
         """
         self._retriever = retriever
-        self._llm = Settings.llm if llm is None else llm
-        limit = _limit(token_limit, self._llm, memory)
+        llm = Settings.llm if llm is None else llm
+        self._llm = llm if tenants is None else salted(llm, tenants, namespace)
+        limit = prompt_limit(token_limit, self._llm, memory)
         # `Memory` would count all tokens anew for every message, and keep a thread and an event loop for its database.
         self._memory = ChatMemoryBuffer.from_defaults(token_limit=limit) if memory is None else memory
         self._postprocessors = list(node_postprocessors)
         self._session_id = session_id
+        engine = ReuseEngine() if engine is None else engine
+        # Only where the server has messages, too: else LlamaIndex makes the prompt.
+        follows = engine.follows_events and self._llm.metadata.is_chat_model
         self._turns = Turns(
-            ReuseEngine() if engine is None else engine,
+            engine,
             prefix=prefix_messages,
             limit=limit,
             tokenizer=getattr(self._memory, "tokenizer_fn", None) or get_tokenizer(),
             namespace=namespace,
+            exact=PromptTokenizer(tokens) if tokens is not None and follows else None,
         )
         self._last_plan: Plan | None = None
         self._last_usage = Usage()
@@ -158,7 +174,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         turn = self._ask(message, chat_history)
         with self._turns.sending(turn):
             answer = self._llm.chat(turn.prompt)
-        messages = self._answered(turn, answer)
+        messages = self._answered(turn, answer, self._turns.read_tokens(turn, read_usage(answer.raw)))
         if turn.rewritten:
             self._memory.set([*turn.history, *messages])
         else:
@@ -171,7 +187,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         turn = await self._aask(message, chat_history)
         with self._turns.sending(turn):
             answer = await self._llm.achat(turn.prompt)
-        messages = self._answered(turn, answer)
+        messages = self._answered(turn, answer, await self._turns.aread_tokens(turn, read_usage(answer.raw)))
         if turn.rewritten:
             await self._memory.aset([*turn.history, *messages])
         else:
@@ -230,15 +246,16 @@ class ContextPilotChatEngine(BaseChatEngine):
         return self._plan(message, nodes, await self._memory.aget_all())
 
     def _plan(self, message: str, nodes: list[NodeWithScore], stored: list[ChatMessage]) -> Turn:
-        turn = self._turns.turn(message, nodes, stored, find_session(self._session_id, self._memory))
+        session_id = find_session(self._session_id, self._memory)
+        turn = self._turns.turn(message, nodes, stored, session_id, extra_body(self._llm))
         self._last_plan = turn.plan
         return turn
 
-    def _answered(self, turn: Turn, answer: ChatResponse) -> list[ChatMessage]:
+    def _answered(self, turn: Turn, answer: ChatResponse, tokens: PromptTokens | None) -> list[ChatMessage]:
         """Return what a turn adds to the memory."""
         self._turns.sent(turn)
         self._last_usage = read_usage(answer.raw)
-        _dispatcher.event(TurnEvent(**asdict(self._turns.figures(turn, self._last_usage))))
+        _dispatcher.event(TurnEvent(**asdict(self._turns.figures(turn, self._last_usage, tokens))))
         self._turns.learn_scale(turn, self._last_usage)
         return [turn.user, ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")]
 
@@ -255,7 +272,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         if last is None:
             self._turns.failed(turn)
             return
-        question, _ = self._answered(turn, last)
+        question, _ = self._answered(turn, last, self._turns.read_tokens(turn, read_usage(last.raw)))
         if turn.rewritten:
             self._memory.set([*turn.history, question])
         else:
@@ -272,7 +289,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         if last is None:
             self._turns.failed(turn)
             return
-        question, _ = self._answered(turn, last)
+        question, _ = self._answered(turn, last, await self._turns.aread_tokens(turn, read_usage(last.raw)))
         if turn.rewritten:
             await self._memory.aset([*turn.history, question])
         else:
@@ -281,18 +298,3 @@ class ContextPilotChatEngine(BaseChatEngine):
 
 def _response(turn: Turn, answer: ChatMessage) -> AgentChatResponse:
     return AgentChatResponse(response=answer.content or "", sources=turn.sources, source_nodes=turn.nodes)
-
-
-def _limit(token_limit: int | None, llm: LLM, memory: BaseMemory | None) -> int:
-    """Return the most tokens of a prompt. Raises `ConfigError`."""
-    if getattr(memory, "memory_blocks", None):
-        raise ConfigError(
-            "memory has memory_blocks, whose text would change the head of every prompt; give a Memory without them, "
-            "or keep ContextChatEngine with a ContextPilotPostprocessor"
-        )
-    if token_limit is None:
-        window = llm.metadata.context_window
-        token_limit = max(1, window - min(window // 2, max(_ANSWER_TOKENS, llm.metadata.num_output)))
-    elif isinstance(token_limit, bool) or not isinstance(token_limit, int) or token_limit < 1:
-        raise ConfigError(f"token_limit={token_limit!r} must be a whole number of at least 1, or None; change it")
-    return min(token_limit, getattr(memory, "token_limit", token_limit))

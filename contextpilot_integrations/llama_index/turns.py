@@ -1,6 +1,7 @@
 """One turn of a chat without any input or output: which messages to send, and what the memory should hold after it."""
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +14,7 @@ from llama_index.core.tools import ToolOutput
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.plan import Plan
-from contextpilot_core.types import ContextBlock
+from contextpilot_core.types import ContextBlock, PromptTokens
 from contextpilot_integrations.llama_index.history import (
     Record,
     as_sent,
@@ -26,12 +27,17 @@ from contextpilot_integrations.llama_index.history import (
 from contextpilot_integrations.llama_index.nodes import context_blocks
 from contextpilot_integrations.serving.conversation import message_tokens
 from contextpilot_integrations.serving.figures import TurnFigures, observe
+from contextpilot_integrations.serving.tenants import SALT
+from contextpilot_integrations.serving.tokenizers import PromptTokenizer
 from contextpilot_integrations.serving.usage import Usage
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One question. ``rewritten``: ``history``, on which it stands, is not what the memory holds."""
+    """One question. ``rewritten``: ``history``, on which it stands, is not what the memory holds.
+
+    ``extra_body``: that of its request.
+    """
 
     plan: Plan
     nodes: list[NodeWithScore]
@@ -39,6 +45,7 @@ class Turn:
     rewritten: bool
     user: ChatMessage
     prompt: list[ChatMessage]
+    extra_body: Mapping[str, Any]
     plan_seconds: float
 
     @property
@@ -59,16 +66,25 @@ class Turns:
         limit: int,
         tokenizer: Callable[[str], Sequence[Any]],
         namespace: str,
+        exact: PromptTokenizer | None,
     ) -> None:
-        """Plan with ``engine``; a prompt has at most ``limit`` tokens of ``tokenizer``."""
+        """Plan with ``engine``; a prompt has at most ``limit`` tokens of ``tokenizer``.
+
+        ``exact`` tells the tokens of prompts to an engine that follows events.
+        """
         self._engine, self._prefix, self._limit = engine, list(prefix), limit
-        self._namespace = namespace
+        self._namespace, self._exact = namespace, exact
         self._count = lru_cache(maxsize=4_096)(lambda text: len(tokenizer(text)))  # of a long history, the new alone
         # Tokens that the server reports per token counted here; 1 until it did.
         self._scale = 1.0
 
     def turn(
-        self, question: str, nodes: list[NodeWithScore], stored: list[ChatMessage], session_id: str | None
+        self,
+        question: str,
+        nodes: list[NodeWithScore],
+        stored: list[ChatMessage],
+        session_id: str | None,
+        extra_body: Mapping[str, Any],
     ) -> Turn:
         """Plan a question on top of what the memory holds, without the oldest turns when the window is full."""
 
@@ -108,6 +124,7 @@ class Turns:
             rewritten=history != stored,
             user=user,
             prompt=[*self._prefix, *map(as_sent, (*history, user))],
+            extra_body=extra_body,
             plan_seconds=perf_counter() - started,
         )
 
@@ -139,9 +156,33 @@ class Turns:
         )
         repeated.messages  # noqa: B018 - rendering is what makes it known
 
-    def figures(self, turn: Turn, usage: Usage) -> TurnFigures:
+    def read_tokens(self, turn: Turn, usage: Usage) -> PromptTokens | None:
+        """Return the exact tokens of a prompt, where the engine needs them; waits for their source."""
+        if self._exact is None:
+            return None
+        return self._exact.read(
+            turn.plan,
+            openai_form(turn.prompt),
+            prompt_tokens=usage.prompt_tokens,
+            template_options=turn.extra_body.get("chat_template_kwargs"),
+        )
+
+    async def aread_tokens(self, turn: Turn, usage: Usage) -> PromptTokens | None:
+        """As `read_tokens`, without keeping the event loop from other work."""
+        if self._exact is None:
+            return None
+        return await asyncio.to_thread(self.read_tokens, turn, usage)
+
+    def figures(self, turn: Turn, usage: Usage, tokens: PromptTokens | None) -> TurnFigures:
         """Tell the engine what the server reported with the answer, and return the figures of this turn."""
-        return observe(self._engine, turn.plan, usage, plan_seconds=turn.plan_seconds)
+        return observe(
+            self._engine,
+            turn.plan,
+            usage,
+            plan_seconds=turn.plan_seconds,
+            tokens=tokens,
+            cache_salt=turn.extra_body.get(SALT),
+        )
 
     def learn_scale(self, turn: Turn, usage: Usage) -> None:
         """Compare the prompt with what the server says about it, if it does."""

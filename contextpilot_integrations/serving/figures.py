@@ -5,7 +5,7 @@ from typing import Literal
 
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.plan import Plan
-from contextpilot_core.types import Served
+from contextpilot_core.types import PromptTokens, Served
 from contextpilot_integrations.serving.usage import Usage
 
 
@@ -29,9 +29,19 @@ class TurnFigures:
     evictions: int
 
 
-def observe(engine: ReuseEngine, plan: Plan, usage: Usage, *, plan_seconds: float) -> TurnFigures:
-    """Tell the engine what the server reported for a plan, and return the figures."""
-    served = Served(prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens)
+def observe(
+    engine: ReuseEngine,
+    plan: Plan,
+    usage: Usage,
+    *,
+    plan_seconds: float,
+    tokens: PromptTokens | None = None,
+    cache_salt: str | None = None,
+) -> TurnFigures:
+    """Tell the engine what the server reported for a plan, and the prompt's tokens and salt; return the figures."""
+    served = Served(
+        prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens, tokens=tokens, cache_salt=cache_salt
+    )
     observation = engine.observe(plan, served)
     stats = engine.stats()
     return TurnFigures(

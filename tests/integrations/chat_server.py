@@ -16,10 +16,14 @@ class Exchange:
         self.handler, self.body = handler, body
 
     def refuse(self, status: int, message: str = "no") -> None:
-        data = json.dumps({"error": {"message": message}}).encode()
+        self.answer({"error": {"message": message}}, status)
+
+    def answer(self, content: dict, status: int = 200) -> None:
+        data = json.dumps(content).encode()
         self.handler.send_response(status)
         self.handler.send_header("Content-Type", "application/json")
         self.handler.send_header("Content-Length", str(len(data)))
+        self.handler.send_header("Connection", "close")  # asynchronous tests ask from several event loops
         self.handler.end_headers()
         self.handler.wfile.write(data)
 
