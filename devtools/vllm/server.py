@@ -23,6 +23,7 @@ _SETTINGS = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "2",
+    "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait spinning make each other several times slower on a busy machine
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_SERVER_DEV_MODE": "1",  # gives /reset_prefix_cache
     "HF_HUB_OFFLINE": "1",
@@ -39,7 +40,7 @@ class ServerStartError(RuntimeError):
 class VLLMServer:
     """Starts on entry, ends on exit, whatever happens in between; nothing of it outlives this process.
 
-    Ports and endpoints stay the same over a `restart`.
+    Ports and endpoints stay the same when it is stopped and started again.
 
     Attributes:
         model: The model's name in requests.
@@ -66,9 +67,9 @@ class VLLMServer:
         self.base_url = f"http://{HOST}:{self._port}/v1"
 
     def __enter__(self) -> "VLLMServer":
-        """Start, and wait until it answers. Raises `ServerStartError`."""
+        """Start. Raises `ServerStartError`."""
         try:
-            self._start()
+            self.start()
         except BaseException:
             self.__exit__()
             raise
@@ -76,30 +77,15 @@ class VLLMServer:
 
     def __exit__(self, *_: object) -> None:
         """End the server and remove its files."""
-        self._stop()
+        self.stop()
         self._folder.cleanup()
 
-    def restart(self) -> None:
-        """End the server and start it again, with an empty cache and events that count from 0."""
-        self._stop()
-        self._start()
+    def start(self) -> None:
+        """Start, and wait until it answers: after a `stop` with an empty cache, and with events that count from 0.
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send JSON to ``path`` (from the root, as ``/tokenize``) and return the answer's JSON."""
-        request = urllib.request.Request(
-            f"http://{HOST}:{self._port}{path}",
-            data=json.dumps(body or {}).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with _OPENER.open(request, timeout=REQUEST_SECONDS) as answer:
-            return json.load(answer)
-
-    def log_end(self, lines: int = 40) -> str:
-        """Return the last lines that the server has written."""
-        written = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
-        return "\n".join(written.splitlines()[-lines:])
-
-    def _start(self) -> None:
+        Raises:
+            ServerStartError: it ended while starting, or took too long.
+        """
         guard = Path(__file__).with_name("guard.py")
         with self._log.open("ab") as log:
             self._guard = subprocess.Popen(
@@ -118,13 +104,29 @@ class VLLMServer:
                 raise ServerStartError(f"vLLM is not up after {START_SECONDS:.0f} s; its log:\n{self.log_end()}")
             time.sleep(0.5)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End all its processes; a second call does nothing."""
         if self._guard is None:
             return
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         self._guard.wait(2 * STOP_SECONDS)
         self._guard = None
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Send JSON to ``path`` (from the root, as ``/tokenize``) and return the answer's JSON."""
+        request = urllib.request.Request(
+            f"http://{HOST}:{self._port}{path}",
+            data=json.dumps(body or {}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with _OPENER.open(request, timeout=REQUEST_SECONDS) as answer:
+            return json.load(answer)
+
+    def log_end(self, lines: int = 40) -> str:
+        """Return the last lines that the server has written."""
+        written = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
+        return "\n".join(written.splitlines()[-lines:])
 
     def _answers(self) -> bool:
         try:
