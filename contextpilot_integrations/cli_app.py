@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from contextpilot_integrations.cli_doctor import doctor
+from contextpilot_integrations.cli_gate import gate
 from contextpilot_integrations.cli_replay import replay
 from contextpilot_integrations.demo.command import demo
 
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command("replay")(replay)
 app.command("doctor")(doctor)
+app.command("gate")(gate)
 app.command("demo")(demo)  # needs the extra of its name, see command.py
 
 

@@ -1,0 +1,94 @@
+"""The questions of an evaluation: what was asked, what was retrieved, and what the answer should be."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from contextpilot_core.errors import RequestError
+
+_SHAPE = (
+    'a line holds {"query": "...", "documents": ["best first", ...], "answers": ["gold", ...]}, and for the last turn '
+    'of a conversation "earlier": [{"query", "documents", "answer"}, ...]'
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """An earlier turn of a conversation: its documents best first, and what was answered."""
+
+    query: str
+    documents: tuple[str, ...]
+    answer: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One question: documents best first, gold answers (the first one is scored by likelihood), earlier turns."""
+
+    query: str
+    documents: tuple[str, ...]
+    answers: tuple[str, ...]
+    earlier: tuple[Turn, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """A name that follows from the content alone, so that results are found again."""
+        content = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(content.encode("ascii")).hexdigest()[:16]
+
+
+def read_cases(path: str | PathLike[str]) -> list[Case]:
+    """Read a JSON Lines file of questions; equal documents of one question are kept once.
+
+    Raises:
+        RequestError: the file cannot be read, holds no question, the same one twice, or a line of another shape.
+    """
+    file = Path(path)
+    try:
+        lines = file.read_text("utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"{file} cannot be read ({type(error).__name__}); give a .jsonl file; {_SHAPE}") from error
+    cases: dict[str, Case] = {}
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            case = _case(line, f"{file}, line {number}")
+            if case.key in cases:
+                raise RequestError(f"{file}, line {number}: this question stands in the file before; keep it once")
+            cases[case.key] = case
+    if not cases:
+        raise RequestError(f"{file} holds no question; {_SHAPE}")
+    return list(cases.values())
+
+
+def _case(line: str, where: str) -> Case:
+    try:
+        value = json.loads(line)
+        return Case(
+            query=_text(value["query"]),
+            documents=_texts(value["documents"]),
+            answers=_texts(value["answers"]),
+            earlier=tuple(_turn(turn) for turn in value.get("earlier", ())),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        # No text of the line: json's and our own messages name kinds and keys only.
+        raise RequestError(f"{where}: no question ({type(error).__name__}: {error}); {_SHAPE}") from error
+
+
+def _turn(value: Mapping[str, Any]) -> Turn:
+    return Turn(query=_text(value["query"]), documents=_texts(value["documents"]), answer=_text(value["answer"]))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise TypeError(f"expected a list of texts with one text or more, got {type(value).__name__}")
+    return tuple(dict.fromkeys(_text(entry) for entry in value))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise TypeError(f"expected a text, got {type(value).__name__}")
+    return value

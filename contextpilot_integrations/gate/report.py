@@ -1,0 +1,103 @@
+"""The outcome of a gate in values and in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contextpilot_integrations.gate.arms import DEDUP_ARMS, HINTED, ORDER_ARMS, REORDERED
+from contextpilot_integrations.gate.cases import Case
+from contextpilot_integrations.gate.records import Record
+from contextpilot_integrations.gate.trials import DEDUP, ORDER
+from contextpilot_integrations.gate.verdict import (
+    DEDUP_SAFE,
+    KEEP,
+    LEAST_QUESTIONS,
+    NOTED,
+    SAFE,
+    Judgement,
+    Note,
+    dedup_verdict,
+    judge,
+    order_verdict,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One verdict, and why: of ``questions`` in the file, ``changed`` were changed and asked.
+
+    ``judgement`` is of the metric that the verdict rests on, ``others`` of further ones; None and empty when nothing
+    was asked.
+    """
+
+    verdict: str
+    reason: str
+    questions: int
+    changed: int
+    judgement: Judgement | None
+    others: tuple[Judgement, ...]
+
+    @property
+    def safe(self) -> bool:
+        """Whether the deployment passes, with its note if need be."""
+        return self.verdict in (SAFE, KEEP, DEDUP_SAFE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a gate found; a part is None when the file has no question of its kind."""
+
+    order: Part | None
+    dedup: Part | None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that there are."""
+        return tuple(part for part in (self.order, self.dedup) if part is not None)
+
+    @property
+    def safe(self) -> bool:
+        """Whether every part passes."""
+        return all(part.safe for part in self.parts)
+
+
+def report(
+    cases: Sequence[Case], records: Sequence[Record], metrics: Sequence[str], *, note: Note, margin: float
+) -> Report:
+    """Judge the scores of all questions; the first of ``metrics`` decides."""
+
+    def part(group: str, arms: Sequence[str], questions: int) -> Part | None:
+        asked = [record for record in records if record.group == group]
+        first, *others = [judge(asked, arms, metric, margin=margin) for metric in metrics]
+        if group == ORDER:
+            verdict, arm = order_verdict(first, note), NOTED[note] if order_verdict(first, note) == KEEP else REORDERED
+        else:
+            verdict, arm = dedup_verdict(first), HINTED
+        return Part(
+            verdict=verdict,
+            reason=_reason(first, arm, margin),
+            questions=questions,
+            changed=len(asked),
+            judgement=first,
+            others=tuple(other for other in others if other is not None),
+        )
+
+    turns = sum(bool(case.earlier) for case in cases)
+    return Report(
+        order=part(ORDER, ORDER_ARMS, len(cases) - turns) if turns < len(cases) else None,
+        dedup=part(DEDUP, DEDUP_ARMS, turns) if turns else None,
+    )
+
+
+def _reason(judgement: Judgement | None, arm: str, margin: float) -> str:
+    if judgement is None:
+        return "the engine changed none of these questions, so nothing was asked"
+    found = next(each for each in judgement.comparisons if each.arm == arm)
+    if found.difference.n < LEAST_QUESTIONS:
+        return f"only {found.difference.n} of the {LEAST_QUESTIONS} changed questions that are needed"
+    if not judgement.tested:
+        return "this model does not answer better with the documents than without them, so their order tests nothing"
+    share = found.difference.largest_loss / judgement.worth
+    return (
+        f'"{arm}" may lose {found.difference.largest_loss:.3f} at most, {share:.1%} of what the documents bring; '
+        f"the margin is {margin:.1%}"
+    )

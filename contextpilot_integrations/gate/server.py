@@ -1,0 +1,175 @@
+"""Scores from an OpenAI-compatible server.
+
+The likelihood of a gold answer needs the server's own chat template and tokenizer, which OpenAI's interface does not
+have. Two servers offer them beside it: vLLM (``/tokenize`` takes messages, ``prompt_logprobs`` scores a prompt) and
+llama.cpp (``/apply-template``, ``/tokenize``; it reports the probability of what it generates, so the answer is forced
+token by token). Of every other server the answer that it generates is scored.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from contextpilot_core.errors import ConfigError
+from contextpilot_integrations import extras
+from contextpilot_integrations.gate.answers import exact_match, token_f1
+from contextpilot_integrations.gate.arms import Messages
+from contextpilot_integrations.gate.records import Scores
+
+Metric = Literal["likelihood", "answers"]
+LIKELIHOOD, F1, EXACT = "log_likelihood", "f1", "exact"
+
+_PROBE: tuple[Mapping[str, Any], ...] = ({"role": "user", "content": "Say hello."},)
+_FORCE = 1e9  # added to a logit: no other token can win; the probability reported is the one before
+
+
+@dataclass(frozen=True)
+class Server:
+    """A model behind an OpenAI client."""
+
+    client: Any = field(repr=False)
+    model: str
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Post to a path that OpenAI's interface does not have, beside ``/v1``; return the JSON."""
+        root = str(self.client.base_url).rstrip("/").removesuffix("/v1")
+        return self.client.post(f"{root}{path}", body=dict(body), cast_to=object)
+
+
+class _ArmScorer(Protocol):
+    def __call__(self, messages: Messages, answers: Sequence[str]) -> Scores: ...
+
+
+@dataclass(frozen=True)
+class ServerScorer:
+    """A `Scorer` that asks a server arm by arm.
+
+    ``metrics``: those it gives, the one that verdicts rest on first; ``settings``: what its scores depend on.
+    """
+
+    metrics: tuple[str, ...]
+    settings: Mapping[str, object]
+    _ask: _ArmScorer
+
+    def score(self, prompts: Mapping[str, Messages], answers: Sequence[str]) -> dict[str, Scores]:
+        """Return the scores of every arm. Raises `ConfigError` when the server refuses or does not answer."""
+        openai = extras.load("openai", extra="client")
+        try:
+            return {arm: self._ask(messages, answers) for arm, messages in prompts.items()}
+        except openai.OpenAIError as error:
+            # The server's own words may hold the prompt: its status says enough.
+            status = getattr(error, "status_code", None)
+            raise ConfigError(
+                f"the server did not answer ({type(error).__name__}{'' if status is None else f', status {status}'}); "
+                "when a prompt is too long for its context, leave that question out; then start again: what was "
+                "scored is kept"
+            ) from error
+
+
+@contextmanager
+def connect(base_url: str, model: str | None, api_key: str | None) -> Iterator[Server]:
+    """Use a server that runs; without ``model`` the first that it serves. Raises `ConfigError`, `MissingExtraError`."""
+    openai = extras.load("openai", extra="client")
+    with openai.OpenAI(base_url=base_url, api_key=api_key or "none") as client:
+        try:
+            yield Server(client, model or client.models.list().data[0].id)
+        except (openai.APIConnectionError, openai.NotFoundError, IndexError) as error:
+            raise ConfigError(
+                f"--base-url {base_url} does not answer as an OpenAI-compatible endpoint ({type(error).__name__}); "
+                "start the server there, or correct --base-url, which usually ends in /v1, and --model"
+            ) from error
+
+
+def choose_scorer(server: Server, metric: Metric | None, *, answer_tokens: int) -> ServerScorer:
+    """Return what scores best: likelihoods where the server can, else the answers; ``metric`` decides instead.
+
+    Raises `ConfigError` when likelihoods are wanted of a server that has none.
+    """
+    if metric != "answers":
+        for ask in (_PromptLikelihood(server), _ForcedLikelihood(server)):
+            if _works(ask):
+                return ServerScorer((LIKELIHOOD,), {"model": server.model, "metric": LIKELIHOOD}, ask)
+    if metric == "likelihood":
+        raise ConfigError(
+            "this server offers neither vLLM's /tokenize and prompt_logprobs nor llama.cpp's /apply-template and "
+            "/completion; leave --metric out, or use --metric answers"
+        )
+    settings = {"model": server.model, "metric": F1, "answer_tokens": answer_tokens}
+    return ServerScorer((F1, EXACT), settings, _GeneratedAnswer(server, answer_tokens))
+
+
+def _works(ask: _ArmScorer) -> bool:
+    openai = extras.load("openai", extra="client")
+    try:
+        ask(_PROBE, ("Hello.",))
+    except (openai.APIStatusError, openai.APIResponseValidationError, LookupError, TypeError, ValueError):
+        return False  # another kind of server: it refuses the path, or answers in another shape
+    return True
+
+
+@dataclass(frozen=True)
+class _PromptLikelihood:
+    """vLLM: one request per arm, with the answer as the end of the prompt."""
+
+    server: Server
+
+    def __call__(self, messages: Messages, answers: Sequence[str]) -> Scores:
+        model = self.server.model
+        prompt = self.server.post(
+            "/tokenize", {"model": model, "messages": list(messages), "add_generation_prompt": True}
+        )["tokens"]
+        gold = self.server.post("/tokenize", {"model": model, "prompt": answers[0], "add_special_tokens": False})
+        tokens = gold["tokens"]
+        reply = self.server.client.completions.create(
+            model=model, prompt=prompt + tokens, max_tokens=1, temperature=0, extra_body={"prompt_logprobs": 0}
+        )
+        scored = (reply.choices[0].model_extra or {})["prompt_logprobs"][-len(tokens) :]
+        return _mean([entry[str(token)]["logprob"] for token, entry in zip(tokens, scored, strict=True)])
+
+
+@dataclass(frozen=True)
+class _ForcedLikelihood:
+    """llama.cpp: one request per token of the answer; its cache holds the prompt meanwhile."""
+
+    server: Server
+
+    def __call__(self, messages: Messages, answers: Sequence[str]) -> Scores:
+        text = self.server.post("/apply-template", {"messages": list(messages)})["prompt"]
+        prompt = self._tokens(text, special=True)
+        found = list[float]()
+        for token in self._tokens(answers[0], special=False):
+            found.append(self._logprob(prompt, token))
+            prompt = [*prompt, token]
+        return _mean(found)
+
+    def _tokens(self, text: str, *, special: bool) -> list[int]:
+        body = {"content": text, "add_special": special, "parse_special": special}
+        tokens: list[int] = self.server.post("/tokenize", body)["tokens"]
+        return tokens
+
+    def _logprob(self, prompt: Sequence[int], token: int) -> float:
+        body = {"prompt": list(prompt), "n_predict": 1, "n_probs": 1, "temperature": 0, "logit_bias": [[token, _FORCE]]}
+        (generated,) = self.server.post("/completion", body)["completion_probabilities"]
+        if generated["id"] != token:
+            raise ValueError(f"token {generated['id']} was generated instead of {token}")
+        return float(generated["logprob"])
+
+
+@dataclass(frozen=True)
+class _GeneratedAnswer:
+    """Any server: the answer that it gives, at temperature 0."""
+
+    server: Server
+    answer_tokens: int
+
+    def __call__(self, messages: Messages, answers: Sequence[str]) -> Scores:
+        reply = self.server.client.chat.completions.create(
+            model=self.server.model, messages=list(messages), max_tokens=self.answer_tokens, temperature=0, seed=0
+        )
+        answer = reply.choices[0].message.content or ""
+        return {F1: token_f1(answer, answers), EXACT: exact_match(answer, answers)}
+
+
+def _mean(logprobs: Sequence[float]) -> Scores:
+    return {LIKELIHOOD: sum(logprobs) / len(logprobs)}
