@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import require
 from tests.snippets import ROOT, needs, run, snippets
 
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SECRET = "a secret that only this test knows"
 MODEL = {"my-model": "smollm2"}
 TURN_EVENT = "contextpilot_turn"
@@ -56,7 +56,7 @@ HERE = [page for page in PAGES if snippets(page) and "vllm" not in needs(page)]
 def test_the_code_runs(page, request, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONTEXTPILOT_SECRET", SECRET)
-    addresses: dict[str, str] = {}
+    addresses = {"LocalEngine()": "LocalEngine(threads=1)"}  # others may want the cores
     for need in sorted(needs(page)):
         addresses |= request.getfixturevalue(SERVERS[need])
     run(page, addresses)
