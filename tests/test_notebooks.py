@@ -1,17 +1,16 @@
-"""The notebooks run from top to bottom on the embedded model, and what is stored of them is fit to be read."""
+"""The notebooks run from top to bottom, and what is stored of them is fit to be read."""
 
 import re
-import shutil
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
 from contextpilot_integrations.serving.model import PACKAGE
 from tests.conftest import absent, require
+from tests.notebooks import FOLDER, execute, outputs, read
 
-ROOT = Path(__file__).parent.parent
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+ON_VLLM = "6_live"
 NEEDED = {
     "2_langchain": ("langchain_core", "langchain_openai", "sklearn"),
     "3_llama_index": ("llama_index.core", "llama_index.llms.openai_like", "rank_bm25"),
@@ -21,14 +20,6 @@ MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|opt|root|tmp|usr|work)/|[A-Z]:\\\
 by_name = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def read(path):
-    return require("nbformat").read(path, as_version=4)
-
-
-def outputs(notebook):
-    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-
-
 def test_all_are_there():
     assert [path.stem for path in NOTEBOOKS] == [
         "1_quickstart",
@@ -36,26 +27,21 @@ def test_all_are_there():
         "3_llama_index",
         "4_multi_turn",
         "5_batch",
+        "6_live",
     ]
 
 
 @by_name
 def test_it_runs(path, tmp_path, monkeypatch):
-    nbclient = require("nbclient")
-    for module in ("ipykernel", "matplotlib", "openai", "xllamacpp", *NEEDED.get(path.stem, ())):
+    if path.stem == ON_VLLM:
+        pytest.skip("needs a vLLM server, which runs it with the other tests of its kind: make test-vllm")
+    for module in ("xllamacpp", *NEEDED.get(path.stem, ())):
         require(module)
     try:
         metadata.distribution(PACKAGE)
     except metadata.PackageNotFoundError:
         absent(f"{PACKAGE} is not installed")
-    folder = tmp_path / "notebooks"
-    shutil.copytree(ROOT / "notebooks", folder)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # this working tree, installed or not
-    notebook = read(folder / path.name)
-    nbclient.NotebookClient(
-        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    ).execute()
-    assert not [output for output in outputs(notebook) if output.output_type == "error"]
+    execute(path, tmp_path, monkeypatch, {})
 
 
 @by_name
