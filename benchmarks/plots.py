@@ -55,7 +55,7 @@ def reuse_by_trace(results: Results) -> Figure:
             axes.plot(bound, range(len(names)), "|", color=COLOURS["plain"], markersize=9, label="bound")
         axes.set(title=title, xlabel="per cent of document tokens found in the cache", xlim=(-1, None))
         axes.legend(loc="lower right")
-    left.set_yticks(range(len(names)), [name.replace(".trace.", " ").replace(".conversations.", " ") for name in names])
+    left.set_yticks(range(len(names)), [_short(name) for name in names])
     left.set_ylim(-0.7, len(names) - 0.3)
     return figure
 
@@ -151,6 +151,12 @@ def _peer(results: Results, name: str, mode: str) -> float:
     return float("nan") if reuse is None else reuse[USUAL]
 
 
+def _short(name: str) -> str:
+    for long, short in ((".trace.", " "), (".conversations.", " "), ("_official_sample", " sample")):
+        name = name.replace(long, short)
+    return name
+
+
 def _plain_numbers(axes: Axes) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
@@ -170,6 +176,7 @@ def _style(page: str) -> Iterator[None]:
         "axes.spines.right": False,
         "axes.grid": True,
         "axes.axisbelow": True,
+        "axes.facecolor": "none",
         "grid.color": grid,
         "grid.linewidth": 0.6,
         "lines.linewidth": 1.6,

@@ -113,7 +113,7 @@ def faults(results: Results) -> str:
                 continue
             found, error = row["faults"], row["first_error"]
             if row["errors"] or found["lost"] or found["added"] or found["requests"]:
-                raised = f"{row['errors']:,}, first at {error[0]:,}: `{error[1][:60]}`" if error else "0"
+                raised = f"{row['errors']:,}, first at {error[0]:,}: `{error[1][:90]}`" if error else "0"
                 cells = [_count(found, "lost"), _count(found, "added")]
                 rows.append([name, {"online": "one by one", "offline": "batch"}[mode], raised, *cells])
     return table(["trace", "mode", "requests that raise", "documents lost", "documents added"], rows)

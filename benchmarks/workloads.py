@@ -43,7 +43,7 @@ class Workload:
 
 def workloads() -> dict[str, Workload]:
     """Return the kinds of traffic, small enough for two CPU cores."""
-    return {"multi-session": _multi_session(4, 4, 4), "multi-turn": _multi_turn(2, 4, 3), "hybrid": _hybrid(3, 3, 3)}
+    return {"multi-session": _multi_session(2, 8, 4), "multi-turn": _multi_turn(2, 4, 3), "hybrid": _hybrid(3, 3, 3)}
 
 
 def _multi_session(stories: int, users: int, top_k: int) -> Workload:
