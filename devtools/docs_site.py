@@ -8,30 +8,36 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 from contextpilot_core.diagnose.report import MEANINGS
+from devtools.notebook_pages import page_of
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("benchmarks", "notebooks")
-"""Their README.md becomes a page of the same name, with what it shows and links to beside it."""
+"""Their README.md, pictures and notebooks become pages and pictures under the same names."""
 
-_BESIDE = (".png", ".svg", ".ipynb")
 _FETCHED = re.compile(r"""<(?:(?:script|img|iframe)\b[^>]*\bsrc|link\b[^>]*\bhref)=["'](?:https?:)?//""")
 _log = logging.getLogger(f"mkdocs.hooks.{__name__}")  # a warning here fails a strict build
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are not in ``docs``."""
+    """Add what is not in ``docs``."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.name == "README.md" or path.suffix in _BESIDE:
-                name = path.relative_to(ROOT).as_posix()
+            name = path.relative_to(ROOT).as_posix()
+            if path.name == "README.md" or path.suffix in (".png", ".svg"):
                 files.append(File.generated(config, name, abs_src_path=str(path)))
+            elif path.suffix == ".ipynb":
+                markdown, pictures = page_of(path)
+                files.append(File.generated(config, name.replace(".ipynb", ".md"), content=markdown))
+                for picture, content in pictures.items():
+                    files.append(File.generated(config, f"{folder}/{picture}", content=content))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill in what the code knows."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Fill in what the code knows; in the build, a notebook is a page."""
     rows = "\n".join(f"| `{kind}` | {meaning} | {advice} |" for kind, (meaning, advice) in MEANINGS.items())
-    return markdown.replace("<!-- findings -->", rows)
+    markdown = markdown.replace("<!-- findings -->", rows)
+    return markdown.replace(".ipynb)", ".md)") if page.file.src_uri.startswith("notebooks/") else markdown
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
