@@ -20,13 +20,14 @@ PARTS = {
     "peer_scaling": "benchmarks.peer_scaling",
     "demo": "benchmarks.demo",
     "engines": "benchmarks.engines",
+    "quality": "benchmarks.quality",
 }
 """part, and name of its results -> module that measures it"""
-USUAL = [part for part in PARTS if part != "engines"]
+USUAL = [part for part in PARTS if part not in ("engines", "quality")]
 
 
 def main() -> None:
-    """Run the named parts, or all but "engines"; then tables and pictures."""
+    """Run the named parts, or all but "engines" and "quality"; then tables and pictures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "tables"], default=USUAL)
     for part in parser.parse_args().parts:

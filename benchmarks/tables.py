@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import tables_cost, tables_reuse
+from benchmarks import tables_cost, tables_quality, tables_reuse
 from benchmarks.tables_reuse import Results
 
 TABLES: dict[str, tuple[tuple[str, ...], Callable[[Results], str]]] = {
@@ -22,6 +22,9 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[[Results], str]]] = {
     "overhead": (("overhead",), tables_cost.overhead),
     "conversations": (("conversations",), tables_cost.conversations),
     "engines": (("engines",), tables_cost.engines),
+    "quality": (("quality",), tables_quality.order),
+    "quality_dedup": (("quality",), tables_quality.deduplication),
+    "quality_answers": (("quality",), tables_quality.answers),
     "demo": (("demo",), tables_cost.demo),
 }
 """name of the table -> (results files that it needs, builder)"""

@@ -1,0 +1,46 @@
+"""Tables of answer quality: all results by name in, Markdown out."""
+
+from typing import Any
+
+from benchmarks.markdown import table
+
+Results = dict[str, Any]
+
+
+def order(results: Results) -> str:
+    """Log-likelihood per token of the gold answer, by arm and dataset."""
+    groups = {name: metrics["log_likelihood"] for name, metrics in results["quality"]["order"].items()}
+    return _table({f"{name}, n = {judged['questions']}": judged for name, judged in groups.items()})
+
+
+def deduplication(results: Results) -> str:
+    """The same for documents that a conversation shows already."""
+    judged = results["quality"]["deduplication"]["log_likelihood"]
+    return _table({f"mtrag, n = {judged['questions']}": judged})
+
+
+def answers(results: Results) -> str:
+    """What the model answers by itself."""
+    f1, exact = (results["quality"]["order"]["all"][metric] for metric in ("f1", "exact"))
+    rows = [[f1["baseline"], f"{f1['score']:.3f}", "", f"{exact['score']:.3f}", ""]]
+    for one, other in zip(f1["comparisons"], exact["comparisons"], strict=True):
+        rows.append([one["arm"], f"{one['score']:.3f}", _interval(one), f"{other['score']:.3f}", _interval(other)])
+    return table([f"n = {f1['questions']}", "F1", "difference", "exact match", "difference"], rows)
+
+
+def _table(groups: dict[str, Any]) -> str:
+    """Return a row per arm; the largest loss is that of the last group."""
+    *_, last = groups.values()
+    rows = [[last["baseline"], *[f"{judged['score']:.3f}" for judged in groups.values()], ""]]
+    for place, each in enumerate(last["comparisons"]):
+        cells = [_interval(judged["comparisons"][place]) for judged in groups.values()]
+        loss = max(0.0, -each["difference"]["low"])
+        rows.append([each["arm"], *cells, f"{loss:.3f} ({loss / last['worth']:.0%})"])
+    rows[-1][-1] = ""  # the arm without documents shows what they bring
+    return table(["arm", *groups, "may lose"], rows)
+
+
+def _interval(comparison: Results) -> str:
+    paired, finding = comparison["difference"], comparison["finding"]
+    shown = "" if finding == "open" else f", **{finding}**"
+    return f"{paired['mean']:+.3f} ({paired['low']:+.3f} to {paired['high']:+.3f}){shown}"
