@@ -9,7 +9,6 @@ for a batch, `reorder` and then `deduplicate` for the turns of a conversation. D
 import json
 import re
 import resource
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -63,13 +62,9 @@ def _turn(pilot: Any, context: list[str], first: bool, name: str) -> dict[str, l
     return {"documents": answer["new_docs"], "notes": answer["reference_hints"]}
 
 
-def build(contexts: Contexts, cpu_seconds: int) -> dict[str, Any]:
-    """Time a batch: CPU seconds with those of its child processes, and peak memory of this process.
-
-    The system ends it when this process alone has taken ``cpu_seconds``.
-    """
+def build(contexts: Contexts) -> dict[str, Any]:
+    """Time a batch: CPU seconds with those of its child processes, and peak memory of this process."""
     pilot = _pilot()
-    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)  # not inherited: a pool would wait for a child that it ends
     started, before = time.perf_counter(), _cpu_seconds()
     reordered, _ = pilot.reorder(contexts)
     assert len(reordered) == len(contexts)

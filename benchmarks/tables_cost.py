@@ -17,7 +17,7 @@ def scaling(results: Results) -> str:
         if other == "not tried":
             cells = ["-", "-", "-"]
         elif other is None:
-            cells = [f"not done after {peer['limit_cpu_seconds']} s", "-", "-"]
+            cells = [f"not done after {peer['limit_seconds']} s", "-", "-"]
         else:
             times = ratio(other["cpu_seconds"] / row["cpu_seconds"])
             cells = [f"{other['cpu_seconds']:.1f} s", f"{other['peak_rss_mb']:,.0f} MB", times]
