@@ -21,20 +21,28 @@ DEFAULT_SPAN_HINT = "(see [Doc {label}])"
 class EngineConfig:
     """How a `ReuseEngine` behaves. Raises `ConfigError` for a value outside its rule.
 
-    strategy: "greedy" (ours), "paper" (clustering, algorithms 1-5) or "none" (retrieval order).
-    schedule: execution order of a batch.
-    cache_tokens: block tokens that a namespace's cache is believed to hold; None is unbounded.
-    quotas: cache tokens by namespace, in place of ``cache_tokens``: what a tenant's requests may count as cached.
-    kv_block: tokens per KV block of the engine behind; reuse is counted in whole KV blocks.
-    in_flight_seconds: how long a plan made with ``commit=False`` waits for ``commit`` before it is taken back.
-    note: the order note, written only when blocks were moved.
-    dedup: send a body once per request and hint at what the messages already show; span_dedup: inside blocks too.
-    budget, pinned: selection (off unless both are given): send ``budget`` blocks, the first ``pinned`` by rank always.
-    alpha: weight of the position gaps in eq. 1 (0.001 to 0.01). linkage: how "paper" joins clusters.
-    renderer: turns a block into the body that is sent; identity follows the body. Default: the text alone.
-    hint, unlabelled_hint, span_hint: wording; ``{label}`` stands for the number, every other character is literal.
-    max_visits: nodes that one search of the prefix tree may visit.
-    max_requests, max_messages, message_seconds: bounds of what is remembered per namespace.
+    Attributes:
+        strategy: "greedy" (ours), "paper" (clustering, algorithms 1-5) or "none" (retrieval order).
+        schedule: execution order of a batch.
+        cache_tokens: block tokens that a namespace's cache is believed to hold; None is unbounded.
+        quotas: cache tokens by namespace, in place of ``cache_tokens``: what a tenant's requests may count as cached.
+        kv_block: tokens per KV block of the engine behind; reuse is counted in whole KV blocks.
+        in_flight_seconds: how long a plan made with ``commit=False`` waits for ``commit`` before it is taken back.
+        note: the order note, written only when blocks were moved.
+        dedup: send a body once per request and hint at what the messages already show.
+        span_dedup: inside blocks too.
+        budget: selection (off unless ``pinned`` is given too): send so many blocks.
+        pinned: of these, the first by rank that are always sent.
+        alpha: weight of the position gaps in eq. 1 (0.001 to 0.01).
+        linkage: how "paper" joins clusters.
+        renderer: turns a block into the body that is sent; identity follows the body. Default: the text alone.
+        hint: wording of a hint; ``{label}`` stands for the number, every other character is literal.
+        unlabelled_hint: the same for text in a message that was not rendered here.
+        span_hint: the same for a run inside a block.
+        max_visits: nodes that one search of the prefix tree may visit.
+        max_requests: requests that are remembered per namespace.
+        max_messages: messages that are remembered per namespace.
+        message_seconds: how long a message is remembered after it was seen last.
     """
 
     strategy: Strategy = "greedy"
