@@ -79,34 +79,53 @@ def replayed(server, start):
 
 
 class LossyRelay:
-    """Passes events on to its own endpoint, unless told to lose them."""
+    """Passes the server's events on to an endpoint of its own, unless told to lose them."""
 
     def __init__(self, server, folder):
         self.endpoint = f"ipc://{folder}/relay"
-        self.lossy = False
         self.lost = 0
-        self._source = server.events_endpoint
+        self._server = server
+        self._lossy = False
+        self._last = -1
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self):
         self._thread.start()
+        number = 0
+        while self._last < 0:
+            ask(self._server, prompt(f"does the relay hear it? {(number := number + 1)}", 40))
         return self
 
     def __exit__(self, *_):
         self._stop.set()
         self._thread.join()
 
+    @contextmanager
+    def losing(self):
+        """Lose what the server publishes inside, no more and no less."""
+        self._catch_up()
+        self._lossy = True
+        yield
+        self._catch_up()
+        self._lossy = False
+
+    def _catch_up(self):
+        end = time.monotonic() + WAIT_SECONDS
+        while replayed(self._server, self._last + 1):
+            assert time.monotonic() < end, f"the relay has seen batch {self._last} only"
+
     def _run(self):
         with zmq.Context() as context, context.socket(zmq.SUB) as source, context.socket(zmq.PUB) as target:
             source.subscribe(b"")
-            source.connect(self._source)
+            source.connect(self._server.events_endpoint)
             target.bind(self.endpoint)
             while not self._stop.is_set():
                 if not source.poll(20):
                     continue
                 frames = source.recv_multipart()
-                if self.lossy:
+                if self._lossy:
                     self.lost += 1
                 else:
                     target.send_multipart(frames)
+                self._last = int.from_bytes(frames[1], "big")

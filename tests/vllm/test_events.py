@@ -123,10 +123,9 @@ def test_a_gap_is_filled_by_replay(server, relay):
     with following(server, endpoint=relay.endpoint) as follower:
         ask(server, prompt("arrives", 100))
         follower.settle()
-        relay.lossy = True
-        for ids in [lost, *(prompt(f"evicts {number}", 1500) for number in range(6)), lost]:
-            ask(server, ids)
-        relay.lossy = False
+        with relay.losing():
+            for ids in [lost, *(prompt(f"evicts {number}", 1500) for number in range(6)), lost]:
+                ask(server, ids)
         before = follower.subscriber.status
         ask(server, noticed)
         assert predicted_and_reported(follower, noticed) == (288, 288)
@@ -136,17 +135,16 @@ def test_a_gap_is_filled_by_replay(server, relay):
 
 
 def test_without_replay_a_gap_ends_the_trust_until_the_cache_is_cleared(server, relay):
-    forget_everything(server)
     known, lost = prompt("known", 300), prompt("lost without replay", 300)
     with following(server, endpoint=relay.endpoint, replay_endpoint=None) as follower:
-        forget_everything(server)
+        while not follower.mirror.live:  # it may not be connected yet
+            forget_everything(server)
         ask(server, known)
         assert follower.predict(known) == 288
-        relay.lossy = True
-        ask(server, lost)
-        relay.lossy = False
+        with relay.losing():
+            ask(server, lost)
         ask(server, prompt("noticed without replay", 300))
-        follower.wait_until(lambda status: status.gaps)
+        follower.wait_until(lambda status: not status.live)
         assert not follower.mirror.live and follower.mirror.cached_tokens(known) == 0
         forget_everything(server)
         assert predicted_and_reported(follower, known) == (0, 0)
