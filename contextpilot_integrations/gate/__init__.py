@@ -1,1 +1,31 @@
 """Does reordering, annotating or de-duplicating cost answers? Paired questions to a model, with intervals."""
+
+from contextpilot_integrations.gate.cases import Case, Turn, read_cases
+from contextpilot_integrations.gate.evaluate import Scorer, Trial, evaluate
+from contextpilot_integrations.gate.records import Record, ScoreFile
+from contextpilot_integrations.gate.report import Part, Report, report
+from contextpilot_integrations.gate.server import Server, ServerScorer, choose_scorer, connect
+from contextpilot_integrations.gate.trials import make_trials
+from contextpilot_integrations.gate.verdict import Comparison, Judgement, judge
+
+__all__ = [
+    "Case",
+    "Comparison",
+    "Judgement",
+    "Part",
+    "Record",
+    "Report",
+    "ScoreFile",
+    "Scorer",
+    "Server",
+    "ServerScorer",
+    "Trial",
+    "Turn",
+    "choose_scorer",
+    "connect",
+    "evaluate",
+    "judge",
+    "make_trials",
+    "read_cases",
+    "report",
+]

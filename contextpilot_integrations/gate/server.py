@@ -21,6 +21,7 @@ Metric = Literal["likelihood", "answers"]
 LIKELIHOOD, F1, EXACT = "log_likelihood", "f1", "exact"
 
 _PROBE: tuple[Mapping[str, Any], ...] = ({"role": "user", "content": "Say hello."},)
+_OTHER_SHAPE = (LookupError, TypeError, ValueError)  # what reading an answer of another shape raises
 _FORCE = 1e9  # added to a logit: no other token can win; the probability reported is the one before
 
 
@@ -57,11 +58,11 @@ class ServerScorer:
         openai = extras.load("openai", extra="client")
         try:
             return {arm: self._ask(messages, answers) for arm, messages in prompts.items()}
-        except openai.OpenAIError as error:
+        except (openai.OpenAIError, *_OTHER_SHAPE) as error:
             # The server's own words may hold the prompt: its status says enough.
-            status = getattr(error, "status_code", None)
+            status = f", status {error.status_code}" if isinstance(error, openai.APIStatusError) else ""
             raise ConfigError(
-                f"the server did not answer ({type(error).__name__}{'' if status is None else f', status {status}'}); "
+                f"the server did not answer as it should ({type(error).__name__}{status}); "
                 "when a prompt is too long for its context, leave that question out; then start again: what was "
                 "scored is kept"
             ) from error
@@ -103,7 +104,7 @@ def _works(ask: _ArmScorer) -> bool:
     openai = extras.load("openai", extra="client")
     try:
         ask(_PROBE, ("Hello.",))
-    except (openai.APIStatusError, openai.APIResponseValidationError, LookupError, TypeError, ValueError):
+    except (openai.APIStatusError, openai.APIResponseValidationError, *_OTHER_SHAPE):
         return False  # another kind of server: it refuses the path, or answers in another shape
     return True
 

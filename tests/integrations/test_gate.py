@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import require
 from tests.integrations import gate_servers as servers
-from tests.integrations.chat_server import chat_server
+from tests.integrations.chat_server import chat_server, refusing
 
 
 @pytest.fixture
@@ -80,6 +80,16 @@ def test_a_run_that_broke_off_continues(server, questions):
     assert again.stdout == whole.stdout
     assert len(server.requests) == 2 + 8 * (31 - 10)
     assert scores.read_text().splitlines(keepends=True) == kept
+
+
+def test_a_server_that_refuses_ends_the_run_and_what_was_scored_is_kept(server, questions):
+    speak = servers.speaking(servers.reads_everything)
+    server.script = [speak] * 30 + [refusing(400, "the prompt, word for word")]
+    done = run(server.base_url, questions)
+    assert done.exit_code == 2
+    assert "the server did not answer as it should (BadRequestError, status 400)" in done.stderr
+    assert "word for word" not in done.stderr
+    assert len(questions.with_name("scores.jsonl").read_text().splitlines()) == 1 + (30 - 2) // 8
 
 
 def test_scores_of_another_model_are_not_mixed_in(server, questions):
