@@ -13,6 +13,8 @@ from tests.snippets import ROOT, needs, run, snippets
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SECRET = "a secret that only this test knows"
 MODEL = {"my-model": "smollm2"}
+PACKAGES = ("contextpilot_core", "contextpilot_integrations")
+REFERENCE = re.compile(r'docs: "([^"]+)"')
 TURN_EVENT = "contextpilot_turn"
 
 
@@ -60,6 +62,19 @@ def test_the_code_runs(page, request, monkeypatch, tmp_path):
     for need in sorted(needs(page)):
         addresses |= request.getfixturevalue(SERVERS[need])
     run(page, addresses)
+
+
+def test_what_docstrings_refer_to_is_there():
+    headings = [
+        line.lstrip("# ")
+        for page in PAGES
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("#")
+    ]
+    sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    named = {name for path in sources for name in REFERENCE.findall(path.read_text(encoding="utf-8"))}
+    assert len(named) > 10
+    assert not {name for name in named if not any(heading.startswith(name) for heading in headings)}
 
 
 def test_every_metric_is_listed():
