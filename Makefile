@@ -34,9 +34,9 @@ bench: $(VENV)/.dev
 bench-engines: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks engines
 
-# Nothing is fetched while the pages are built or read; a warning fails.
+# Nothing is fetched while the pages are built or read. A warning fails; with --quiet, none would count.
 docs: $(VENV)/.dev
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo "build/docs/index.html"
 
 clean:
