@@ -125,7 +125,8 @@ class ReuseEngine:
         """Plan a request again as another engine did: a conversation moves here, and its labels must not change.
 
         ``order`` is the ``order`` of the plan that was sent. Turn by turn on top of each other, engines of the same
-        configuration render equal messages. Raises as `plan`, and `RequestError` for positions without a block.
+        configuration render equal messages, unless one of them has forgotten some of those before: compare with what
+        was sent. Raises as `plan`, and `RequestError` for positions without a block.
         """
         _check_flag("commit", commit)
         prepared = prepare(request, self._config, seal=self._registry.seal)

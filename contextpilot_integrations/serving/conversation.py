@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import Lock
 from typing import Any, Generic, TypeVar
@@ -67,7 +67,15 @@ class History:
     def extended(self, plan: Plan, parts: tuple[Message, ...], answer: Message) -> "History":
         """Return the history after a turn: ``plan`` was made on top of this history, ``answer`` came back."""
         head, context = self._split(plan)
-        return History(head, (*self.turns, PastTurn(plan.request, plan.order, context, parts, answer)))
+        return History(head, self.turns).with_turn(PastTurn(plan.request, plan.order, context, parts, answer))
+
+    def with_turn(self, turn: PastTurn) -> "History":
+        """Return the history with a turn behind it, as it is."""
+        return replace(self, turns=(*self.turns, turn))
+
+    def again(self, turn: PastTurn) -> ContextRequest:
+        """Return the request of a turn, to be planned on top of this history."""
+        return replace(turn.request, messages=self.messages, request_id=None)
 
     def trimmed(
         self,

@@ -8,7 +8,7 @@ from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.plan import Plan
 from contextpilot_core.types import ContextBlock, ContextRequest, Message, Observation, PromptTokens, Served
-from contextpilot_integrations.serving.conversation import Conversation, History, PastTurn, TokenCount
+from contextpilot_integrations.serving.conversation import Conversation, History, TokenCount
 from contextpilot_integrations.serving.token_sources import read_token_ids
 from contextpilot_integrations.serving.tokenizers import PromptTokenizer
 from contextpilot_integrations.serving.usage import Usage, read_usage
@@ -239,24 +239,33 @@ class Turn:
 
     def _planned_again(self, history: History) -> History:
         """Return the history with every turn planned again; they are sent with the prompt of this turn."""
-        return self._replayed(history, lambda request, turn: self._plan(request))
-
-    def _moved(self, history: History) -> History:
-        """Return a history of another engine as one of this engine's: in the same order, so under the same labels."""
-        return self._replayed(
-            history, lambda request, turn: self._engine.plan_in_order(request, turn.order, commit=False)
-        )
-
-    def _replayed(self, history: History, plan: Callable[[ContextRequest, PastTurn], Plan]) -> History:
         for earlier in reversed(self._earlier):
             self._engine.abandon(earlier)
         self._earlier.clear()
         replayed = History(history.head)
         for turn in history.turns:
-            again = plan(replace(turn.request, messages=replayed.messages, request_id=None), turn)
+            again = self._plan(replayed.again(turn))
             self._earlier.append(again)
             replayed = replayed.extended(again, turn.parts, turn.answer)
         return replayed
+
+    def _moved(self, history: History) -> History:
+        """Return a history of another engine, as it was sent, with the turns that this engine renders alike planned.
+
+        It does not where the other one had forgotten messages, or knew other ones. Such a turn stays as it is, for
+        this engine a message that others wrote: its blocks are known where they stand whole, its labels are in doubt.
+        """
+        moved = History(history.head)
+        for turn in history.turns:
+            again = self._engine.plan_in_order(moved.again(turn), turn.order, commit=False)
+            replayed = moved.extended(again, turn.parts, turn.answer)
+            if replayed.turns[-1].context == turn.context:
+                self._earlier.append(again)
+                moved = replayed
+            else:
+                self._engine.abandon(again)
+                moved = moved.with_turn(turn)
+        return moved
 
     def _size(self, messages: tuple[Message, ...]) -> float:
         return self._conversation.size(messages, self._window.count)

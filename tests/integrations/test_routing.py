@@ -1,6 +1,7 @@
 """The router against the real OpenAI client library and real HTTP servers: choice, sessions, failures (case V7)."""
 
 import asyncio
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -246,6 +247,32 @@ def test_a_session_moves_with_its_history_and_its_labels(route):
     face([SALT], "four", session_id="u")
     assert face.counts == [4, 3]  # it has a new home
     assert face.router.engines[1].stats().known_messages >= 3
+    face.check()
+
+
+@pytest.mark.parametrize("forgets", ["time", "bound", "reset", "evict"])
+def test_a_session_moves_byte_for_byte_though_its_engine_forgot_messages(route, forgets):
+    clock, config = ManualClock(), EngineConfig(max_messages=1 if forgets == "bound" else 100)
+    face = route(2, engines=[ReuseEngine(config, clock=clock) for _ in range(2)])
+    first = face([TEA, MILK], "one", session_id="u")
+    if forgets == "time":
+        clock.advance(config.message_seconds + 1)
+    elif forgets == "reset":
+        face.router.engines[0].reset()
+    elif forgets == "evict":
+        face.router.engines[0].evict([first.plan.request_id])
+    face([TEA, SALT], "two", session_id="u")
+    face([MILK], "three", session_id="u")
+    before = face.router.history("u")
+    face.servers[0].script = [refusing(503)]
+    result = face([TEA, SALT, RICE], "four", session_id="u")
+    assert face.counts == [4, 1]
+    assert result.prompt[:-1] == before
+    shown = [number for message in before for number in re.findall(r"^\[Doc (\d+)\]$", message["content"], re.M)]
+    assert all(hint.label is None or shown.count(str(hint.label)) == 1 for hint in result.plan.hints)
+    assert result.prompt[-1]["content"].count(RICE) == 1
+    assert [engine.stats().in_flight for engine in face.router.engines] == [0, 0]
+    assert face([SALT], "five", session_id="u").prompt[: len(before)] == before
     face.check()
 
 
