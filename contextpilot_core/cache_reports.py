@@ -1,7 +1,7 @@
 """What the engine reports of its cache, against what was predicted: drift, and whether events are believed."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 from contextpilot_core.blocks import BlockTable
@@ -34,15 +34,12 @@ class CacheReports:
         return TruthView(
             estimate,
             blocks,
-            self._holds,
+            self._mirror,
             self._believed,
             max_requests=self._config.max_requests,
             patience=self._config.in_flight_seconds,
             clock=self._clock,
         )
-
-    def _holds(self, keys: Sequence[bytes]) -> bool:
-        return self._mirror is not None and self._mirror.leading(keys) == len(keys)
 
     def _believed(self) -> bool:
         return self._mirror is not None and self._mirror.live and not self._drift["events"].alarm
@@ -58,9 +55,9 @@ class CacheReports:
         return "events" if self._believed() else "estimate"
 
     @property
-    def moment(self) -> int:
-        """The present state of the mirror, to ask for later."""
-        return self._mirror.moment if self._mirror is not None else 0
+    def moment(self) -> int | None:
+        """The present state of the mirror, to ask for later; None while it says nothing that is sure."""
+        return self._mirror.moment if self._mirror is not None and self._mirror.live else None
 
     @property
     def drift(self) -> float | None:
@@ -91,9 +88,9 @@ class CacheReports:
 
     def _predict(self, plan: Plan, served: Served) -> tuple[int | None, Literal["events", "estimate"]]:
         """Return the cached tokens predicted at the time of the plan, and from what."""
-        if self._mirror is not None and self._mirror.live and served.tokens is not None:
-            tokens = self._mirror.cached_tokens(served.tokens.token_ids, salt=served.cache_salt, at=plan._ticket.moment)
-            return tokens, "events"
+        moment = plan._ticket.moment
+        if self._mirror is not None and self._mirror.live and moment is not None and served.tokens is not None:
+            return self._mirror.cached_tokens(served.tokens.token_ids, salt=served.cache_salt, at=moment), "events"
         if served.prompt_tokens is None:
             return None, "estimate"
         # The counter's tokens are not the engine's: only their ratio is used.
@@ -117,10 +114,13 @@ class CacheReports:
         figures = f"{monitor.mean:+.0f} tokens predicted minus reported, mean of the last requests"
         if source == "estimate":
             if monitor.alarm:
+                less, lower = ("less", "lower") if (monitor.mean or 0) > 0 else ("more", "raise")
                 _log.warning(
-                    "the engine caches less than the estimate expects (%s): lower EngineConfig.cache_tokens=%s, or "
-                    "follow the engine's KV events",
+                    "the engine caches %s than the estimate expects (%s): %s EngineConfig.cache_tokens=%s, or follow "
+                    "the engine's KV events",
+                    less,
                     figures,
+                    lower,
                     self._config.cache_tokens,
                 )
         elif monitor.alarm:

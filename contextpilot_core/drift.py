@@ -1,18 +1,19 @@
-"""Predicted against reported cached tokens: when the predictions stay too high, the view is wrong."""
+"""Predicted against reported cached tokens: when they stay far apart, the view is wrong."""
 
 from collections import deque
 
 
 class DriftMonitor:
-    """Judges the last ``window`` requests; ``alarm`` is raised when most were overestimated, lowered when few are.
+    """Judges the last ``window`` requests: ``alarm`` is raised when most were overestimated, lowered when few are.
 
-    Only overestimates count: requests that run at the same time are often served better than was predicted, while a
-    view that promises what is not there sends requests after evicted prefixes.
+    Requests that run at the same time are often served better than was predicted; only when nearly all of them are
+    served more than twice as well, the view misses what there is, and that raises the alarm as well.
     """
 
     def __init__(self, window: int = 20) -> None:
         self._differences: deque[int] = deque(maxlen=window)
         self._over: deque[bool] = deque(maxlen=window)
+        self._under: deque[bool] = deque(maxlen=window)
         self.alarm = False
 
     @property
@@ -24,12 +25,14 @@ class DriftMonitor:
         """Judge one request; ``tolerance`` in tokens. Returns whether the alarm changed."""
         self._differences.append(predicted - reported)
         self._over.append(predicted - reported > tolerance)
-        seen, over, window = len(self._over), sum(self._over), self._over.maxlen or 0
+        self._under.append(reported - predicted > max(tolerance, predicted))
+        seen, over, under, window = len(self._over), sum(self._over), sum(self._under), self._over.maxlen or 0
         before = self.alarm
         if self.alarm:
-            self.alarm = not (seen == window and 10 * over <= window)
+            self.alarm = not (seen == window and 10 * over <= window and 2 * under <= window)
         else:
-            self.alarm = 2 * seen >= window and 2 * over > seen
+            self.alarm = (2 * seen >= window and 2 * over > seen) or 10 * under >= 9 * window
         if self.alarm and not before:
             self._over.clear()  # it is lowered by what comes from now on
+            self._under.clear()
         return self.alarm != before

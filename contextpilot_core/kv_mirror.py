@@ -108,8 +108,6 @@ class KVMirror:
             self._moment += 1
             for number in self._ranks if rank is None else (rank,):
                 self._clear(number)
-            if not any(map(len, self._ranks.values())):
-                self._size = self._given  # a new engine may have another
 
     def keys(self, token_ids: Sequence[int], *, salt: str | None = None, lora: str | None = None) -> tuple[bytes, ...]:
         """Return one key per full KV block of a prompt; none while the block size is unknown.
@@ -130,6 +128,11 @@ class KVMirror:
         """Return whether some rank holds the block ``key``. Its prefix is another question: see `leading`."""
         with self._lock:
             return any(rank.holds(key) for rank in self._ranks.values())
+
+    def holds(self, keys: Sequence[bytes]) -> bool:
+        """Return whether some rank holds all of ``keys``."""
+        with self._lock:
+            return not keys or any(rank.holds_all(keys) for rank in self._ranks.values())
 
     def leading(self, keys: Sequence[bytes], *, at: int | None = None) -> int:
         """Return how many of ``keys``, from the first on, the rank that holds most of them holds.
@@ -173,7 +176,7 @@ class KVMirror:
     def _fits(self, event: BlockStored) -> bool:
         size = event.block_size
         blocks = len(event.block_hashes)
-        if size < 1 or len(event.token_ids) != size * blocks:
+        if size < 1 or not blocks or len(event.token_ids) != size * blocks:
             return False
         if event.extra_keys is not None and len(event.extra_keys) != blocks:
             return False
@@ -194,12 +197,14 @@ class KVMirror:
             return None
         try:
             return list(chain(parent, event.token_ids, event.block_size, _extras_of(event)))
-        except (TypeError, OverflowError):
-            return None  # no tokens that a prompt of ours could have
+        except (TypeError, OverflowError, RecursionError):
+            return None  # nothing that a prompt of ours could have
 
     def _clear(self, number: int) -> None:
         if number in self._ranks:
             self._ranks[number].clear(self._moment)
+        if not any(map(len, self._ranks.values())):
+            self._size = self._given  # a new engine may have another
 
     def _remove(self, event: BlockRemoved, number: int) -> None:
         rank = self._ranks.get(number)

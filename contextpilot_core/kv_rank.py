@@ -83,6 +83,12 @@ class Rank:
         since, until = self._past.get(key, (0, 0))
         return since <= at < until
 
+    def holds_all(self, keys: Sequence[bytes]) -> bool:
+        """Tell whether all of ``keys`` are there now."""
+        if len(self._groups) > 1:
+            return all(map(self.holds, keys))
+        return all(map(self._by_key.__contains__, reversed(keys)))  # tails are evicted first
+
     def leading(self, keys: Sequence[bytes], at: int | None = None) -> int:
         """Return how many of ``keys`` are there, up to the first that is not."""
         return next((number for number, key in enumerate(keys) if not self.holds(key, at)), len(keys))

@@ -40,7 +40,7 @@ class Ticket:
     home: object
     state: str
     deadline: float | None = None
-    moment: int = 0  # what was known of the engine's cache when the plan was made (`KVMirror.moment`)
+    moment: int | None = None  # what was known of the engine's cache when the plan was made (`KVMirror.moment`)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -169,7 +169,7 @@ class Registry:
             return EngineStats(
                 **totals,
                 drift=self._reports.drift,
-                source=self._reports.source,
+                source="events" if any(space.on_events for space in spaces) else "estimate",
                 in_flight=sum(len(space.in_flight) for space in spaces),
                 live_requests=sum(len(space.index.view) for space in spaces),
                 cached_tokens=sum(space.index.view.tokens for space in spaces),

@@ -170,10 +170,15 @@ class Namespace:
         record = message_record(sent, [hint.label for hint in plan.hints], plan.context, rest, path)
         self.conversations.record(self._rendering.seal(body_digest(text)), record, plan.request_id)
 
+    @property
+    def on_events(self) -> bool:
+        """Whether plans rely on what the engine's events tell."""
+        return isinstance(self.index.view, TruthView) and self.index.view.on_truth
+
     def record(self, plan: Plan, keys: Sequence[bytes], tokens: PromptTokens, block_size: int) -> Located | None:
         """Tell the view which KV blocks hold the prompt of ``plan``; None when it does not follow them, or no more."""
         view = self.index.view
-        if not isinstance(view, TruthView):
+        if not isinstance(view, TruthView) or plan._ticket.state == "gone":
             return None
         counts = [None if end is None else end // block_size for end in (tokens.start, *tokens.ends)]
         return view.record(plan.request_id, len(plan._choice.context), tuple(keys), counts)

@@ -5,6 +5,7 @@ are not known yet, or whose KV blocks have not been reported yet, count as cache
 may follow them.
 """
 
+import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,12 @@ from itertools import chain
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_view import CacheView
 from contextpilot_core.errors import IntegrityError
-from contextpilot_core.truth_tree import Ends, Keys, TruthTree
+from contextpilot_core.truth_tree import Ends, Keys, KVBlocks, TruthTree
 from contextpilot_core.view import View
+
+_log = logging.getLogger(__name__)
+_MOST_LATE = 1_000
+_UNTOLD = 20
 
 SETTLE_SECONDS = 1.0
 """How long the events of a prompt may take after its response."""
@@ -33,14 +38,15 @@ class TruthView:
     """Implements `View` over an ``estimate``.
 
     ``holds`` tells whether KV blocks are cached, ``trusted`` whether that may be relied on now, ``clock`` gives
-    seconds. A request waits ``patience`` seconds for `record`; while none is ever recorded, the estimate is used.
+    seconds. A request counts as cached for ``patience`` seconds, unless `record` tells before what it is; it may tell
+    later, too. While nobody ever does, the estimate is used.
     """
 
     def __init__(
         self,
         estimate: View,
         blocks: BlockTable,
-        holds: Callable[[Keys], bool],
+        kv_blocks: KVBlocks,
         trusted: Callable[[], bool],
         *,
         max_requests: int,
@@ -48,20 +54,22 @@ class TruthView:
         clock: Callable[[], float],
     ) -> None:
         self._estimate = estimate
-        self._tree = TruthTree(blocks, holds)
+        self._tree = TruthTree(blocks, kv_blocks)
         self._weights = blocks.tokens
         self._expected = CacheView(blocks, capacity=None, max_requests=max_requests)
         self._paths: OrderedDict[str, tuple[Sequence[int], float]] = OrderedDict()  # not recorded: path, deadline
         self._settling: OrderedDict[str, tuple[Keys, float]] = OrderedDict()  # recorded, not yet reported
-        self._holds, self._trusted = holds, trusted
+        self._late: OrderedDict[str, Sequence[int]] = OrderedDict()  # not recorded in time; holds its blocks
+        self._blocks, self._kv_blocks, self._trusted = blocks, kv_blocks, trusted
         self._max_requests, self._patience, self._clock = max_requests, patience, clock
         self._learnt = False  # anything at all
-        self._untold = False  # the tokens of requests: nobody gives them to `record` any more
+        self._untold = 0  # requests in a row whose time was over before `record` told their tokens
+        self._patient = False  # some were told: a few may be late
 
     @property
     def on_truth(self) -> bool:
         """Whether questions are answered by what the engine said."""
-        return self._learnt and not self._untold and self._trusted()
+        return self._learnt and self._untold < (_UNTOLD if self._patient else 1) and self._trusted()
 
     @property
     def tokens(self) -> int:
@@ -123,16 +131,25 @@ class TruthView:
         ``context``: how many blocks of its path come after the head; ``counts``: how many of ``keys`` end before the
         context, then with each of its blocks, None where unknown (they may go on, or be too few).
         """
-        if request_id not in self._paths:
+        path = self._take(request_id)
+        if path is None:
             return None
-        path, _ = self._paths.pop(request_id)
         head = len(path) - context
         known = [*counts, *[None] * (context + 1)][: context + 1]
         ends = [*[None] * (head - 1), *known] if head else known[1:]
         located = Located(path, keys, ends)
         self._learn(request_id, located)
-        self._untold = False
+        self._untold, self._patient = 0, True
         return located
+
+    def _take(self, request_id: str) -> Sequence[int] | None:
+        """Return the path that waits to be recorded, in ``_expected`` again if its time was over."""
+        if request_id in self._paths:
+            return self._paths.pop(request_id)[0]
+        path = self._late.get(request_id)
+        if path is not None:
+            self._expect(path, request_id)
+        return path
 
     def learn(self, request_id: str, located: Located) -> None:
         """Learn the KV blocks of a prompt that another process sent."""
@@ -158,13 +175,24 @@ class TruthView:
         """End the waiting of requests whose time is over or whose KV blocks have come."""
         now = self._clock()
         while self._paths and next(iter(self._paths.values()))[1] <= now:
-            self._forget_expected(next(iter(self._paths)))
-            self._untold = True
+            self._outlast(next(iter(self._paths)))
         while self._settling:
             request_id, (keys, deadline) = next(iter(self._settling.items()))
-            if deadline > now and not self._holds(keys):
+            if deadline > now and not self._kv_blocks.holds(keys):
                 break
             self._forget_expected(request_id)
+
+    def _outlast(self, request_id: str) -> None:
+        """Let a request count as cached no more; its answer may still be under way."""
+        path, _ = self._paths[request_id]
+        self._blocks.acquire(path)
+        self._forget_expected(request_id)
+        self._late[request_id] = path
+        while len(self._late) > _MOST_LATE:
+            self._forget_expected(next(iter(self._late)))
+        self._untold += 1
+        if self._untold == _UNTOLD and self._learnt:
+            _log.warning("nobody tells the tokens of prompts any more: planning on the estimate until somebody does")
 
     def _expect(self, path: Sequence[int], request_id: str) -> None:
         self._forget_expected(request_id)
@@ -174,11 +202,13 @@ class TruthView:
     def _forget_expected(self, request_id: str) -> None:
         self._paths.pop(request_id, None)
         self._settling.pop(request_id, None)
+        self._blocks.release(self._late.pop(request_id, ()))
         self._expected.release(request_id)
 
     def references(self) -> Counter[int]:
         """Return how often the view refers to each block id."""
-        return self._estimate.references() + self._tree.references() + self._expected.references()
+        late = Counter(chain.from_iterable(self._late.values()))
+        return self._estimate.references() + self._tree.references() + self._expected.references() + late
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless the parts are sound and agree."""

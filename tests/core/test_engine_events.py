@@ -178,6 +178,25 @@ def test_an_estimate_that_expects_too_much_says_what_to_change(caplog):
     assert "cache_tokens=40000" in caplog.text
 
 
+def test_a_request_id_that_is_used_again_is_not_mixed_up(stack):
+    first = stack.engine.plan(TEXTS[:2], request_id="x", commit=False)
+    stack.clock.advance(EngineConfig().in_flight_seconds + 1)
+    stack.engine.plan([TEXTS[2]], request_id="x")
+    tokens = PromptTokens(token_ids=range(100), start=0, ends=[40, 80])
+    stack.engine.observe(first, Served(prompt_tokens=100, cached_tokens=0, tokens=tokens))
+    stack.engine.check_integrity()
+
+
+def test_a_prediction_needs_a_mirror_that_was_live_at_the_plan(stack):
+    stack.ask((0, 1, 2))
+    stack.mirror.suspend("the connection broke")
+    plan = stack.engine.plan(TEXTS[:3])
+    stack.mirror.resume()
+    tokens = PromptTokens(token_ids=[1, 2, 3])
+    observation = stack.engine.observe(plan, Served(prompt_tokens=600, cached_tokens=0, tokens=tokens))
+    assert observation.source == "estimate"
+
+
 def test_plans_that_are_gone_can_be_observed(stack):
     plan = stack.engine.plan(TEXTS[:2], commit=False)
     stack.engine.abandon(plan)

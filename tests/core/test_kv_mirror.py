@@ -319,3 +319,32 @@ def test_an_earlier_moment_can_be_asked_about():
     assert mirror.cached_tokens(tokens) == mirror.cached_tokens(tokens, at=mirror.moment) == 8
     mirror.clear()
     assert mirror.cached_tokens(tokens, at=stored) == 0  # nothing is known of the block size any more
+
+
+def test_a_store_without_blocks_says_nothing():
+    engine, mirror = Engine(), KVMirror()
+    engine.admit(list(range(13)))
+    mirror.apply(engine.take())
+    mirror.apply([BlockStored(block_hashes=(), parent_block_hash=None, token_ids=(), block_size=2**40)])
+    assert mirror.block_size == SIZE
+    assert mirror.cached_tokens(list(range(13))) == 12
+
+
+def test_all_blocks_cleared_forgets_the_block_size_as_well():
+    mirror = KVMirror()
+    store = BlockStored(block_hashes=(1,), parent_block_hash=None, token_ids=tuple(range(8)), block_size=8)
+    mirror.apply([store, AllBlocksCleared()])
+    assert mirror.block_size is None
+
+
+def test_keys_that_are_nested_too_deeply_make_orphans():
+    nested: list = []
+    for _ in range(5_000):
+        nested = [nested]
+    mirror = KVMirror()
+    store = BlockStored(
+        block_hashes=(1,), parent_block_hash=None, token_ids=(1, 2), block_size=2, extra_keys=((nested,),)
+    )
+    mirror.apply([store])
+    assert mirror.orphans == 1
+    assert mirror.holds(()) and not mirror.holds(mirror.keys([1, 2]))

@@ -15,16 +15,25 @@ class Cache:
 
     def __init__(self):
         self.keys = set()
+        self.moment = 0
 
     def holds(self, keys):
         return self.keys.issuperset(keys)
+
+    def store(self, keys):
+        self.keys.update(keys)
+        self.moment += 1
+
+    def drop(self, keys):
+        self.keys.difference_update(keys)
+        self.moment += 1
 
 
 def make():
     blocks, cache = BlockTable(), Cache()
     for number in BLOCKS:
         blocks.intern(bytes([number]), lambda number=number: 10 * (number + 1))
-    return blocks, cache, TruthTree(blocks, cache.holds)
+    return blocks, cache, TruthTree(blocks, cache)
 
 
 def keys_of(path):
@@ -54,14 +63,14 @@ def test_a_missing_kv_block_cuts_off_what_follows():
     keys, ends = keys_of((1, 2, 3))
     tree.record("a", (1, 2, 3), keys, ends)
     assert tree.cached_blocks((1, 2, 3)) == 0
-    cache.keys.update(keys)
+    cache.store(keys)
     assert tree.cached_blocks((1, 2, 3)) == 3
     assert tree.longest((), (3, 2, 1), max_visits=64) == (1, 2, 3)
-    cache.keys.discard(keys[2])  # of the second block
+    cache.drop(keys[2:3])  # of the second block
     assert tree.cached_blocks((1, 2, 3)) == 1
     assert tree.longest((), (3, 2, 1), max_visits=64) == (1,)
     assert tree.longest((1, 2), (3,), max_visits=64) == ()
-    cache.keys.discard(keys[0])
+    cache.drop(keys[:1])
     assert tree.longest((), (3, 2, 1), max_visits=64) == ()
 
 
@@ -70,7 +79,7 @@ def test_the_path_of_most_tokens_wins_within_what_selection_allows():
     for name, path in (("a", (1, 2)), ("b", (1, 4)), ("c", (3,))):
         keys, ends = keys_of(path)
         tree.record(name, path, keys, ends)
-        cache.keys.update(keys)
+        cache.store(keys)
     assert tree.longest((), (1, 2, 3, 4), max_visits=64) == (1, 4)
     assert tree.longest((), (1, 2, 3, 4), max_visits=64, optional=frozenset({4})) == (1, 2)
     assert tree.longest((), (1, 2, 3, 4), max_visits=64, optional=frozenset({4}), allowance=1) == (1, 4)
@@ -80,19 +89,54 @@ def test_unknown_ends_count_for_the_next_known_one():
     _, cache, tree = make()
     keys, _ = keys_of((1, 2, 3))
     tree.record("a", (1, 2, 3), keys, [None, 4, 6])
-    cache.keys.update(keys[:3])
+    cache.store(keys[:3])
     assert tree.cached_blocks((1, 2, 3)) == 0
-    cache.keys.add(keys[3])
+    cache.store(keys[3:4])
     assert tree.cached_blocks((1, 2, 3)) == 2
 
 
-def test_a_changed_template_replaces_what_was_known():
+def test_prompts_with_other_tools_have_places_of_their_own():
     _, cache, tree = make()
     keys, ends = keys_of((1, 2))
+    other = (b"x", b"y", b"z")
     tree.record("a", (1, 2), keys, ends)
-    cache.keys.update((b"x", b"y", b"z"))
-    tree.record("b", (1, 2), (b"x", b"y", b"z"), [1, 3])
+    tree.record("b", (1, 3), other, [1, 3])
+    cache.store((*keys, *other))
+    assert tree.longest((), (1, 2), max_visits=64) == (1, 2)
+    cache.drop(keys[:1])  # of the one kind, from the start
+    assert tree.cached_blocks((1, 2)) == 1
+    assert tree.cached_blocks((1, 3)) == 2
+    cache.store(keys[:1])
+    cache.drop(other[:1])  # of the other
     assert tree.cached_blocks((1, 2)) == 2
+    assert tree.cached_blocks((1, 3)) == 1
+    tree.check_integrity()
+
+
+def test_a_record_that_contradicts_itself_changes_nothing():
+    _, _, tree = make()
+    keys, ends = keys_of((1, 2))
+    tree.record("a", (1, 2), keys, ends)
+    with pytest.raises(ValueError, match="zip"):
+        tree.record("a", (1, 2, 3), keys, ends)
+    assert len(tree) == 1
+    tree.check_integrity()
+
+
+def test_what_is_left_of_an_evicted_prompt_stays_known():
+    _, cache, tree = make()
+    keys, ends = keys_of((1, 2, 3))
+    tree.record("a", (1, 2, 3), keys, ends)
+    cache.store(keys[:4])
+    tree.prune(limit=9)
+    assert tree.cached_blocks((1, 2, 3)) == 2
+    assert sorted(tree.references()) == [1, 2]
+    tree.record("b", (1, 2), keys[:4], ends[:2])
+    cache.drop(keys[2:])
+    tree.prune(limit=9)
+    assert len(tree) == 1  # one name is enough to keep a place
+    assert tree.cached_blocks((1, 2)) == 1
+    tree.check_integrity()
 
 
 def test_pruning_forgets_what_the_engine_no_longer_holds():
@@ -100,10 +144,10 @@ def test_pruning_forgets_what_the_engine_no_longer_holds():
     for name, path in (("a", (1,)), ("b", (2,)), ("c", (3, 5))):
         keys, ends = keys_of(path)
         tree.record(name, path, keys, ends)
-        cache.keys.update(keys if name != "a" else ())
+        cache.store(keys if name != "a" else ())
     tree.prune(limit=9)
     assert len(tree) == 2
-    cache.keys.clear()
+    cache.drop(set(cache.keys))
     tree.prune(limit=9)
     assert len(tree) == 0
     assert not tree.references()
@@ -115,7 +159,7 @@ def test_pruning_keeps_the_limit(limit):
     for name, path in (("a", (1,)), ("b", (2,)), ("c", (3,))):
         keys, ends = keys_of(path)
         tree.record(name, path, keys, ends)
-        cache.keys.update(keys)
+        cache.store(keys)
     tree.prune(limit=limit)
     assert len(tree) == limit
     tree.check_integrity()
@@ -147,9 +191,9 @@ def test_it_agrees_with_a_plain_list_of_paths(steps, asked):
         elif step == "release":
             assert tree.release(name) == (recorded.pop(name, None) is not None)
         elif step == "store":
-            cache.keys.update(keys)
+            cache.store(keys)
         else:
-            cache.keys.difference_update(keys[-1:])
+            cache.drop(keys[-1:])
         tree.check_integrity()
         blocks.check_integrity({number: 1 + tree.references()[number] for number in BLOCKS})
         assert tree.cached_blocks(asked) == expected_depth(cache, recorded.values(), asked)

@@ -12,16 +12,33 @@ from contextpilot_core.truth_view import SETTLE_SECONDS, TruthView
 PATIENCE = 60.0
 
 
+class Held(set):
+    """The KV blocks that the engine caches."""
+
+    moment = 0
+
+    def holds(self, keys):
+        return self.issuperset(keys)
+
+    def update(self, keys):
+        super().update(keys)
+        self.moment += 1
+
+    def difference_update(self, keys):
+        super().difference_update(keys)
+        self.moment += 1
+
+
 class Fixture:
     def __init__(self, capacity=1000, max_requests=100):
         self.blocks, self.clock = BlockTable(), ManualClock()
-        self.held, self.believed = set(), True
+        self.held, self.believed = Held(), True
         for number in range(6):
             self.blocks.intern(bytes([number]), lambda: 10)
         self.view = TruthView(
             CacheView(self.blocks, capacity=capacity, max_requests=max_requests),
             self.blocks,
-            self.held.issuperset,
+            self.held,
             lambda: self.believed,
             max_requests=max_requests,
             patience=PATIENCE,
@@ -76,10 +93,39 @@ def test_a_request_in_flight_counts_as_cached_until_its_time_is_over():
     assert it.view.longest((), (1, 2, 3), max_visits=64) == (2, 3)
     it.clock.advance(PATIENCE)
     it.view.admit((4,), "c")
-    assert not it.view.on_truth  # nobody told the tokens of "b"
-    it.send("d", (5,))
-    assert it.view.on_truth
     assert it.view.cached_blocks((2, 3)) == 0
+    it.check()
+
+
+def test_an_answer_may_take_long():
+    it = Fixture()
+    it.send("a", (1,))
+    it.view.admit((2, 3), "b")
+    it.clock.advance(PATIENCE)
+    assert it.view.cached_blocks((2, 3)) == 0
+    it.check()
+    assert it.view.record("b", 2, keys_of((2, 3)), [0, 1, 2])
+    it.held.update(keys_of((2, 3)))
+    it.clock.advance(SETTLE_SECONDS)
+    assert it.view.cached_blocks((2, 3)) == 2
+    it.check()
+
+
+def test_when_nobody_tells_tokens_any_more_the_estimate_answers(caplog):
+    it = Fixture()
+    it.send("a", (1,))
+    for number in range(20):
+        assert it.view.on_truth
+        it.view.admit((2, 3), f"silent {number}")
+        it.clock.advance(PATIENCE)
+        it.view.cached_blocks((2, 3))
+    assert not it.view.on_truth
+    assert caplog.text.count("planning on the estimate") == 1
+    it.send("b", (5,))
+    assert it.view.on_truth
+    it.check()
+    for name in [f"silent {number}" for number in range(20)]:
+        it.view.release(name)
     it.check()
 
 
@@ -99,7 +145,7 @@ def test_the_head_takes_the_kv_blocks_before_the_context():
     it.clock.advance(SETTLE_SECONDS)
     it.held.update((b"x", b"y"))
     assert it.view.cached_blocks((0, 1, 2)) == 2
-    it.held.discard(b"x")
+    it.held.difference_update((b"x",))
     assert it.view.cached_blocks((0, 1, 2)) == 0
 
 
