@@ -28,7 +28,8 @@ class Interval:
 def paired_interval(differences: Sequence[float]) -> Interval:
     """Return the percentile bootstrap interval of the mean (`LEVEL`; `RESAMPLES` seeded resamples of the questions).
 
-    It depends on the values alone, not on their order. ``differences`` must not be empty.
+    It depends on the values alone, not on their order, and takes the questions as independent of each other: with
+    several turns of the same conversations it is somewhat too narrow. ``differences`` must not be empty.
     """
     values = np.sort(np.asarray(differences, dtype=np.float64))
     draw = np.random.default_rng(0)
