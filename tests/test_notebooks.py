@@ -14,6 +14,7 @@ ON_VLLM = "6_live"
 NEEDED = {
     "2_langchain": ("langchain_core", "langchain_openai", "sklearn"),
     "3_llama_index": ("llama_index.core", "llama_index.llms.openai_like", "rank_bm25"),
+    "7_gate": ("rank_bm25",),
 }
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|opt|root|tmp|usr|work)/|[A-Z]:\\\\Users")
 
@@ -28,6 +29,7 @@ def test_all_are_there():
         "4_multi_turn",
         "5_batch",
         "6_live",
+        "7_gate",
     ]
 
 
