@@ -18,6 +18,7 @@ PARTS = {
     "overhead": "benchmarks.overhead",
     "scaling": "benchmarks.scaling",
     "peer_scaling": "benchmarks.peer_scaling",
+    "peer_latency": "benchmarks.peer_latency",
     "demo": "benchmarks.demo",
     "engines": "benchmarks.engines",
     "quality": "benchmarks.quality",

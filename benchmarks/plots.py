@@ -101,7 +101,7 @@ def scaling(results: Results) -> Figure:
 def latency(results: Results) -> Figure:
     """Time of one plan against the number of live contexts: median, up to the 99th percentile."""
     figure, axes = plt.subplots(figsize=(7, 3.8))
-    for arm, rows in (("ours", results["scaling"]["latency"]), ("peer", results["peer_scaling"]["latency"]["live"])):
+    for arm, rows in (("ours", results["scaling"]["latency"]), ("peer", results["peer_latency"]["live"])):
         live = [int(number) for number in rows]
         low, high = ([row[key] / 1000 for row in rows.values()] for key in ("p50_us", "p99_us"))
         axes.loglog(live, low, "o-", color=COLOURS[arm], label=LABELS[arm])
@@ -117,7 +117,7 @@ PICTURES: dict[str, tuple[tuple[str, ...], Callable[[Results], Figure]]] = {
     "reuse_over_time": (("reuse", "peer"), reuse_over_time),
     "cached_tokens": (("reuse", "peer"), cached_tokens),
     "scaling": (("scaling", "peer_scaling"), scaling),
-    "latency": (("scaling", "peer_scaling"), latency),
+    "latency": (("scaling", "peer_latency"), latency),
 }
 """name of the picture -> (results files that it needs, what draws it)"""
 

@@ -23,7 +23,7 @@ from contextpilot_core.types import ContextRequest
 SMALL, LARGE = (3_000, 200), (20_000, 1_000)
 SHAPES = {size: SMALL if size <= 12_000 else LARGE for size in (2_000, 4_000, 8_000, 12_000, 25_000, 50_000, 100_000)}
 """contexts -> (blocks, topics)"""
-CHECKPOINTS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 100_000)
+CHECKPOINTS = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 100_000)
 AROUND = 500
 """Requests that are timed after every checkpoint."""
 

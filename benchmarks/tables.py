@@ -17,7 +17,7 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[[Results], str]]] = {
     "faults": (("peer",), tables_reuse.faults),
     "selection": (("reuse",), tables_reuse.selection),
     "scaling": (("scaling", "peer_scaling"), tables_cost.scaling),
-    "latency": (("scaling", "peer_scaling"), tables_cost.latency),
+    "latency": (("scaling", "peer_latency"), tables_cost.latency),
     "steps": (("scaling",), tables_cost.steps),
     "overhead": (("overhead",), tables_cost.overhead),
     "conversations": (("conversations",), tables_cost.conversations),

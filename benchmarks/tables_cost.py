@@ -28,10 +28,12 @@ def scaling(results: Results) -> str:
 
 def latency(results: Results) -> str:
     """One plan, by what is live."""
+    peer = results["peer_latency"]
+    beyond = f"raises `{peer['error'].split(':')[0]}` at request {peer['planned']:,}" if peer["error"] else "-"
     rows = []
     for live, row in results["scaling"]["latency"].items():
-        other = results["peer_scaling"]["latency"]["live"].get(live)
-        cells = [_times(other), ratio(other["p50_us"] / row["p50_us"])] if other else ["-", "-"]
+        other = peer["live"].get(live)
+        cells = [_times(other), ratio(other["p50_us"] / row["p50_us"])] if other else [beyond, "-"]
         rows.append([f"{int(live):,}", _times(row), *cells])
     return table(["live contexts", "**ours**", "0.5.0", "0.5.0 / ours, median"], rows)
 
