@@ -9,9 +9,10 @@ import logging
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
-from typing import Any, TypeVar
+from operator import index
+from typing import Any
 
 from contextpilot_core.plan import Plan
 from contextpilot_core.types import Message, PromptTokens
@@ -27,8 +28,6 @@ SHORTEST = 4
 
 TEMPLATE_TOKENS = 64
 """What a chat template may put after the last message, or between two."""
-
-T = TypeVar("T")
 
 
 class PromptTokenizer:
@@ -69,20 +68,20 @@ class PromptTokenizer:
             template_options: the request's ``chat_template_kwargs``.
         """
         try:
-            if token_ids is None:
-                token_ids = self._ask(lambda: self._prompt_ids(prompt, tools, template_options or {}))
-            packed = _packed(token_ids)
-            if prompt_tokens is not None and prompt_tokens != len(token_ids):
+            ids = self._ask(
+                lambda: self._prompt_ids(prompt, tools, template_options or {}) if token_ids is None else token_ids
+            )
+            if prompt_tokens is not None and prompt_tokens != len(ids):
                 raise _UnknownError("the token source gives another number of prompt tokens than the server reports")
         except _UnknownError as error:
             self._say(str(error))
             return None
-        start, ends = self._locate(plan, packed, prompt)
-        return PromptTokens(token_ids=token_ids, start=start, ends=ends)
+        start, ends = self._locate(plan, _packed(ids), prompt)
+        return PromptTokens(token_ids=ids, start=start, ends=ends)
 
     def _prompt_ids(
         self, prompt: Sequence[Message] | str, tools: Sequence[Any] | None, template_options: Mapping[str, Any]
-    ) -> Sequence[int]:
+    ) -> Iterable[int]:
         if isinstance(prompt, str):
             return self._source.text(prompt)
         return self._source.chat(prompt, tools=tools, template_options=template_options)
@@ -129,9 +128,10 @@ class PromptTokenizer:
                 self._pieces.popitem(last=False)
         return packed
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _ask(self, question: Callable[[], Iterable[int]]) -> list[int]:
+        """Return the ids of an answer, which may be any iterable; iterating may fail, too."""
         try:
-            return question()
+            return _checked(question())
         except Exception as error:  # a name of the kind only: the message may hold text of documents
             raise _UnknownError(f"the token source failed ({type(error).__name__})") from error
 
@@ -151,11 +151,18 @@ _WIDTH = array("i").itemsize
 _MERGED = MERGES * _WIDTH
 
 
-def _packed(token_ids: Sequence[int]) -> bytes:
-    try:
-        return array("i", token_ids).tobytes()
-    except (TypeError, OverflowError) as error:
-        raise _UnknownError(f"the token source gave no token ids ({type(error).__name__})") from error
+def _checked(token_ids: Iterable[int]) -> list[int]:
+    """Return ids as a list. Raises `TypeError` for what has no order or no ids, `ValueError` beyond 32 bits."""
+    if isinstance(token_ids, (str, bytes, bytearray, memoryview, Set, Mapping)):
+        raise TypeError(f"a {type(token_ids).__name__} holds no token ids")
+    ids = [index(token) for token in token_ids]
+    if not all(0 <= token < 2**31 for token in ids):
+        raise ValueError("a token id must fit 31 bits")
+    return ids
+
+
+def _packed(ids: list[int]) -> bytes:
+    return array("i", ids).tobytes()
 
 
 def _items(plan: Plan) -> list[str]:

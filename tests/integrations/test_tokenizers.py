@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from array import array
 from types import SimpleNamespace
 
 import pytest
@@ -248,6 +249,49 @@ def test_numbers_that_do_not_fit_are_refused(reader, caplog):
         assert reader.read(plan, plan.messages, token_ids=wrong) is None
     assert len(caplog.records) == 3
     assert "another number of prompt tokens" in caplog.text
+
+
+class Giving:
+    """A source whose answers are of another type."""
+
+    def __init__(self, tokenizer, kind):
+        self.source, self.kind = HuggingFaceTokens(tokenizer), kind
+
+    def chat(self, *args, **options):
+        return self.kind(self.source.chat(*args, **options))
+
+    def piece(self, text):
+        return self.kind(self.source.piece(text))
+
+
+@pytest.mark.parametrize("kind", [iter, tuple, lambda ids: map(int, ids), lambda ids: array("q", ids)])
+def test_ids_may_come_in_any_ordered_form(tokenizer, reader, kind):
+    plan = planned([body("rain"), body("wind")])
+    assert PromptTokenizer(Giving(tokenizer, kind)).read(plan, plan.messages) == reader.read(plan, plan.messages)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        set,
+        str,
+        dict.fromkeys,
+        lambda ids: b"abc",
+        lambda ids: bytearray(b"abcd"),
+        lambda ids: memoryview(b"abcd"),
+        lambda ids: map(float, ids),
+        lambda ids: (1 // 0 for _ in ids),
+        lambda ids: [-1],
+        lambda ids: None,
+    ],
+)
+def test_what_is_no_list_of_ids_is_unknown(tokenizer, kind, caplog):
+    reader, plan = PromptTokenizer(Giving(tokenizer, kind)), planned([body("rain")])
+    assert reader.read(plan, plan.messages) is None
+    assert reader.read(plan, plan.messages, token_ids=kind([1, 2])) is None
+    assert reader.read(plan, plan.messages, token_ids=[1, 2]).ends == [None]
+    assert len(caplog.records) == 1
+    assert "the token source failed" in caplog.text
 
 
 def test_threads_and_tasks_share_a_reader(tokenizer, reader):
