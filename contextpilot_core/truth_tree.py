@@ -16,7 +16,7 @@ from contextpilot_core.errors import IntegrityError
 Keys = tuple[bytes, ...]
 Ends = Sequence[int | None]
 
-PLACES_PER_NODE = 4
+PLACES_PER_NODE = 2
 """Places that may be visited for one node of a prefix tree, which holds runs of blocks (`EngineConfig.max_visits`)."""
 
 
