@@ -34,6 +34,7 @@ def latency(results: Results) -> str:
     for live, row in results["scaling"]["latency"].items():
         other = peer["live"].get(live)
         cells = [_times(other), ratio(other["p50_us"] / row["p50_us"])] if other else [beyond, "-"]
+        beyond = beyond if other else "-"
         rows.append([f"{int(live):,}", _times(row), *cells])
     return table(["live contexts", "**ours**", "0.5.0", "0.5.0 / ours, median"], rows)
 
