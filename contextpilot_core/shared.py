@@ -23,6 +23,8 @@ from contextpilot_core.visible import MessageRecord
 _log = logging.getLogger(__name__)
 _MOST_WAITING = 10_000
 """Own operations that may wait for the log; the oldest ones beyond are given up."""
+_AT_ONCE = 64
+"""Own operations that are worked on while the engine waits."""
 _KEPT = 1_000
 """Own operations that are kept after they came back: a log that lost them gets them again."""
 
@@ -161,13 +163,27 @@ class SharedState:
                     self._return(max(self._returned, entry.number))
         return due
 
+    def forged(self, numbers: Iterable[tuple[str, int]]) -> bool:
+        """Tell whether one of (worker, number) names an operation of this worker that it never made."""
+        return any(worker == self.worker and number > self._last for worker, number in numbers)
+
     def detach(self) -> None:
         """Plan alone from now on: the log is out of reach."""
-        with self._lock:
-            if self._attached:
+        if self._attached:
+            number, last = self._returned, self._last
+            while number < last:  # the engine plans in between
+                number = self._follow_own(number, most=_AT_ONCE)
+            with self._lock:
+                self._follow_own(number, most=_MOST_WAITING)
                 self._attached = False
-                for entry in self.own_after(self._returned, most=_MOST_WAITING):
-                    self._follow(entry)
+
+    def restart(self) -> None:
+        """Plan alone from now on, and trust nothing of the copy: a new one holds the own operations that are kept."""
+        with self._lock:
+            self._attached = False
+            self._log = LogState(self.config)
+            self._followers.replaced()
+            self._follow_own(0, most=_MOST_WAITING)
 
     def attach(self, log: LogState) -> None:
         """Let ``log``, which the log's entries led to, take the place of the present copy."""
@@ -175,11 +191,14 @@ class SharedState:
             self._log = log
             self._attached = True
             number = log.numbers.get(self.worker, 0)
-            self._return(number)
+            self._returned = min(self._returned, number)
             lost = next(iter(self._own), number + 1) - number - 1
             if lost > 0:
                 _log.warning("%d operations of worker %s are not in the log: too many to be kept", lost, self.worker)
             self._followers.replaced()
+        while self._returned < number:
+            with self._lock:
+                self._return(min(number, self._returned + _AT_ONCE))
 
     def snapshot(self) -> Snapshot:
         """Return the present copy as values."""
@@ -209,6 +228,14 @@ class SharedState:
         elif cut:
             self._followers.cut(operation.namespace, cut)
         return True
+
+    def _follow_own(self, number: int, *, most: int) -> int:
+        """Follow up to ``most`` own operations after ``number``: the number of the last one."""
+        with self._lock:
+            for entry in self.own_after(number, most=most):
+                self._follow(entry)
+                number = entry.number
+            return number
 
     def _follow_recorded(self, recorded: Recorded) -> None:
         replica = self.replica(recorded.namespace)

@@ -1,20 +1,20 @@
 """Two threads that keep one worker's copy of the shared state in step with the log in Redis.
 
 The writer appends the worker's own operations. The reader joins the log (a snapshot, and what came after it) and
-follows it; whatever goes wrong, it lets the engine plan alone and joins again.
+follows it; whatever goes wrong, it lets the engine plan alone and joins again. A log that cannot be followed is given
+up for all.
 """
 
 import logging
 import threading
 import time
 
-from contextpilot_core.errors import IntegrityError
 from contextpilot_core.replica import LogState
 from contextpilot_core.shared import SharedState
 from contextpilot_integrations.stores.codec import decode_snapshot, encode_snapshot
-from contextpilot_integrations.stores.redis_log import UNREACHABLE, Position, RedisLog, later
+from contextpilot_integrations.stores.redis_log import UNREACHABLE, Found, Position, RedisLog, later
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _READ, _WRITE = 64, 256  # entries per command; the engine waits while as many are followed
 _WAIT_MS = 250  # how long one command waits for entries: also how soon `close` and a lost log are noticed
 _PAUSES = 0.05, 2.0  # seconds before the next try: at first, and at most
@@ -98,6 +98,13 @@ class Exchange:
                 except UNREACHABLE as error:
                     self._say_alone(error)
                     self._leave()
+                except Exception:
+                    _logger.exception(
+                        "worker %s gives its copy of the log in Redis up, and joins again", self._state.worker
+                    )
+                    self._state.restart()
+                    self._leave()
+                    pause = most
                 self._closed.wait(pause)
                 pause = min(2 * pause, most)
         finally:
@@ -111,17 +118,15 @@ class Exchange:
             return False
         try:
             copy = LogState.restored(self._state.config, decode_snapshot(found.snapshot))
-        except (ValueError, LookupError, IntegrityError):
+            position = self._catch_up(copy, found)
+        except UNREACHABLE:
+            raise
+        except Exception:
+            _logger.exception("worker %s cannot follow the log in Redis", self._state.worker)
             self._redis.give_up(found.epoch)
             return False
-        position, more = found.position, True
-        while more:
-            batch = self._redis.read(found.epoch, position, most=_READ)
-            if batch is None:
-                return False
-            for entry in batch.entries:
-                copy.apply(entry)
-            position, more = batch.position, batch.full
+        if position is None:
+            return False
         self._state.attach(copy)
         with self._moved:
             self._epoch, self._position = found.epoch, position
@@ -130,8 +135,26 @@ class Exchange:
             self._told = False
             self._moved.notify_all()
         self._work.set()
-        _log.info("worker %s follows the log %s in Redis", self._state.worker, found.epoch.decode(errors="replace"))
+        _logger.info("worker %s follows the log %s in Redis", self._state.worker, found.epoch.decode(errors="replace"))
         return True
+
+    def _catch_up(self, copy: LogState, found: Found) -> Position | None:
+        """Let a restored copy follow the log to its end, and return where that is; None: entries were trimmed.
+
+        Raises:
+            ValueError: somebody writes under this worker's name.
+        """
+        position, more = found.position, True
+        while more:
+            batch = self._redis.read(found.epoch, position, most=_READ)
+            if batch is None:
+                return None
+            for entry in batch.entries:
+                copy.apply(entry)
+            position, more = batch.position, batch.full
+        if self._state.forged(copy.numbers.items()):
+            raise ValueError("the log holds operations that this worker never made")
+        return position
 
     def _follow(self) -> None:
         """Follow the log until the end of the exchange, or until it cannot be followed further."""
@@ -139,7 +162,11 @@ class Exchange:
         while epoch is not None and not self._closed.is_set():
             batch = self._redis.read(epoch, self._position, most=_READ, wait=_WAIT_MS)
             if batch is None:
-                _log.warning("worker %s missed a part of the log in Redis: taking its snapshot", self._state.worker)
+                _logger.warning("worker %s missed a part of the log in Redis: taking its snapshot", self._state.worker)
+                return
+            if self._state.forged((entry.worker, entry.number) for entry in batch.entries):
+                _logger.warning("somebody else writes to the log in Redis as worker %s", self._state.worker)
+                self._redis.give_up(epoch)
                 return
             due = bool(batch.entries) and self._state.deliver(batch.entries, every=self._every)
             with self._moved:
@@ -157,8 +184,8 @@ class Exchange:
 
     def _say_alone(self, error: Exception) -> None:
         if not self._told:
-            kind = type(error).__name__
-            _log.warning("worker %s plans alone until Redis is there again (%s: %s)", self._state.worker, kind, error)
+            why = f"{type(error).__name__}: {error}"
+            _logger.warning("worker %s plans alone until Redis is there again (%s)", self._state.worker, why)
         self._told = True
 
     # -- the writer ----------------------------------------------------------------------------------------------
@@ -180,12 +207,15 @@ class Exchange:
         """Append the next operations; those that may be there already come again, and are known by their numbers."""
         with self._moved:
             epoch, sent, join = self._epoch, self._sent, self._joins
-        entries = self._state.own_after(sent, most=_WRITE)
-        if epoch is None or not entries:
-            return False
         try:
+            entries = self._state.own_after(sent, most=_WRITE)
+            if epoch is None or not entries:
+                return False
             done = self._redis.append(epoch, entries)
         except UNREACHABLE:
+            return False
+        except Exception:
+            _logger.exception("worker %s cannot send its operations, and tries again", self._state.worker)
             return False
         with self._moved:
             if done and join == self._joins:

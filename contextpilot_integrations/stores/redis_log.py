@@ -135,9 +135,11 @@ class RedisLog:
 
         def replace(pipe: Any) -> None:
             before = pipe.hget(key, b"position")
-            if before is not None and later(position, before):
-                pipe.multi()
-                pipe.hset(key, mapping={b"state": snapshot, b"position": position})
+            if before is None or (_is_position(before) and not later(position, before)):
+                return
+            pipe.multi()
+            pipe.hset(key, mapping={b"state": snapshot, b"position": position})
+            if _is_position(before):
                 pipe.xtrim(self._stream(epoch), minid=before, approximate=False)
 
         self._client.transaction(replace, key)
@@ -149,7 +151,7 @@ class RedisLog:
 
 
 def _is_position(value: bytes) -> bool:
-    return re.fullmatch(rb"\d+-\d+", value) is not None
+    return re.fullmatch(rb"\d{1,20}-\d{1,20}", value) is not None
 
 
 def later(one: Position, other: Position) -> bool:
@@ -169,6 +171,8 @@ def _entry(position: Position, fields: dict[bytes, bytes]) -> Entry | None:
             raise ValueError(f"entries of version {int(fields[b'version'])} are unknown")
         operation = decode_operation(fields[b"kind"].decode(), fields[b"values"])
         worker, number = fields[b"worker"].decode(), int(fields[b"number"])
+        if not 0 < number < 2**63:
+            raise ValueError("the number of an entry must be above 0 and fit 63 bits")
         return Entry(worker, number, operation, _numbers(position)[0] / 1000)
     except (ValueError, KeyError) as error:
         _log.warning("entry %s of the log in Redis is left out: %s", position.decode(errors="replace"), error)

@@ -392,6 +392,82 @@ def test_entries_that_nobody_understands_are_left_out(server, worker, caplog):
     assert len([record for record in caplog.records if "left out" in record.message]) >= len(GARBAGE)
 
 
+def forge(server, name: str, number: int, operation: object = Reset("n")) -> None:
+    """Write to the log under the name of a worker."""
+    kind, values = encode_operation(operation)
+    fields = {"version": 2, "worker": name, "number": number, "kind": kind, "values": values}
+    server.client.xadd(stream(server), fields)
+
+
+@pytest.mark.parametrize("when", ["followed", "joined"])
+def test_a_worker_whose_name_somebody_else_uses_goes_on_in_another_log(server, worker, when, monkeypatch):
+    one, two = worker(), worker()
+    one.plan(0)
+    assert synchronized(one, two)
+    before = stream(server)
+    if when == "joined":  # the forged entry comes while it is away
+        log = one.store._exchange._redis
+        read = log.read
+        monkeypatch.setattr(
+            log, "read", lambda *_, **__: (forge(server, one.store._state.worker, 300_000_000), None)[1]
+        )
+        wait_until(lambda: server.client.xlen(before) > 2)
+        monkeypatch.setattr(log, "read", read)
+    else:
+        forge(server, one.store._state.worker, 300_000_000)
+    wait_until(lambda: not server.client.exists(before))
+    one.plan(1)
+    two.plan(2)
+    assert agree(one, two)
+    assert stream(server) != before
+    assert [two.reuse(name) > 0 for name in (0, 1, 2)] == [True] * 3
+
+
+def test_a_worker_with_an_unusable_number_is_left_out(server, worker):
+    one, two = worker(snapshot_every=1), worker(snapshot_every=1)
+    one.plan(0)
+    assert synchronized(one, two)
+    for number in (-1, 0, 1 << 63, 10**30):
+        forge(server, "other", number)
+    one.plan(1)
+    assert agree(one, two)
+    assert one.entries == 2
+
+
+def test_a_snapshot_whose_position_was_spoiled_is_replaced(server, worker):
+    one, two = worker(snapshot_every=5), worker(snapshot_every=5)
+    one.plan(0)
+    assert synchronized(one, two)
+    key = server.client.keys("*:snapshot")[0]
+    server.client.hset(key, "position", b"garbage")
+    for name in range(1, 20):
+        one.plan(name)
+        assert one.store.synchronize()
+    assert agree(one, two)
+    assert server.client.hget(key, "position") != b"garbage"
+    assert server.client.xlen(stream(server)) <= 2 * 5 + 1
+
+
+@pytest.mark.parametrize("place", ["deliver", "snapshot", "own_after"])
+def test_no_error_ends_a_thread(worker, monkeypatch, caplog, place):
+    one, two = worker(snapshot_every=1), worker()
+    one.plan(0)
+    assert synchronized(one, two)
+
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        target = one.store._state._log if place == "snapshot" else one.store._state
+        patch.setattr(target, place, fails)
+        one.plan(1)
+        wait_until(lambda: "ZeroDivisionError" in caplog.text)
+    one.plan(2)
+    assert agree(one, two)
+    assert [two.reuse(name) > 0 for name in (0, 1, 2)] == [True] * 3
+    assert all(thread.is_alive() for thread in one.store._exchange._threads)
+
+
 def test_names_with_half_a_character_are_not_shared(worker):
     one, two = worker(), worker()
     one.engine.reset("\ud800")
