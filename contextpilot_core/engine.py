@@ -13,7 +13,7 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.intake import Prepared, prepare
 from contextpilot_core.kv_mirror import KVMirror
-from contextpilot_core.observer import Observer
+from contextpilot_core.observer import Observer, Told
 from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.registry import Registry
 from contextpilot_core.shared import Journal
@@ -65,7 +65,7 @@ class ReuseEngine:
         self._config = config or EngineConfig()
         count = estimate_tokens if token_counter is None else checked(token_counter)
         clock = clock or time.monotonic
-        self._clock, self._observer = clock, observer
+        self._clock, self._told = clock, None if observer is None else Told(observer)
         self._reports = CacheReports(self._config, mirror, clock)
         self._registry = Registry(self._config, count, clock, self._new_view, self._reports, journal)
         if journal is not None and self._registry.shared is not None:
@@ -129,6 +129,7 @@ class ReuseEngine:
         was sent. Raises as `plan`, and `RequestError` for positions without a block.
         """
         _check_flag("commit", commit)
+        started = self._clock()
         prepared = prepare(request, self._config, seal=self._registry.seal)
         order = tuple(order)
         if len(set(order)) < len(order) or not set(order) <= set(prepared.positions):
@@ -136,7 +137,9 @@ class ReuseEngine:
                 f"order={order!r} must name positions of distinct blocks, each once; give the order of the plan"
             )
         with self._registry.lock:
-            return self._registry.settle(self._registry.open(prepared), commit=commit, order=order)
+            plan = self._registry.settle(self._registry.open(prepared), commit=commit, order=order)
+        self._tell((plan,), started)
+        return plan
 
     def plan_batch(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
         """Plan requests together: plans in input order, and a schedule in which neighbours share prefixes.
@@ -196,8 +199,8 @@ class ReuseEngine:
         With ``served.tokens`` the view learns where the blocks of the prompt lie in the engine's KV blocks.
         """
         observation = self._registry.observe(plan, served)
-        if self._observer is not None:
-            self._observer.observed(plan, observation)
+        if self._told is not None:
+            self._told.observed(plan, observation)
         return observation
 
     def evict(self, request_ids: Iterable[str], *, namespace: str = "default") -> EvictionReport:
@@ -242,10 +245,10 @@ class ReuseEngine:
         self._registry.check_integrity()
 
     def _tell(self, plans: Sequence[Plan], started: float) -> None:
-        if self._observer is not None and plans:
+        if self._told is not None and plans:
             seconds = (self._clock() - started) / len(plans)
             for plan in plans:
-                self._observer.planned(plan, seconds)
+                self._told.planned(plan, seconds)
 
     def _new_view(self, namespace: str, blocks: BlockTable) -> View:
         shared, config = self._registry.shared, self._config.of(namespace)

@@ -10,6 +10,7 @@ mode knows no collectors: give every process a port of its own.)
 
 import threading
 from collections.abc import Callable, Collection, Iterator
+from weakref import WeakMethod
 
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.observer import Observer
@@ -62,7 +63,7 @@ class EngineMetrics(Collector):
         if isinstance(namespaces, str) or not all(isinstance(name, str) and name for name in namespaces):
             raise ConfigError("namespaces must be a list of the namespaces that get figures of their own; give names")
         self._namespaces = frozenset(namespaces)
-        self._stats: dict[str, Callable[[], EngineStats]] = {}
+        self._stats: dict[str, WeakMethod[Callable[[], EngineStats]]] = {}
         self._lock = threading.Lock()
         self._seconds = Histogram(
             "contextpilot_plan_seconds", "Time to plan one request", ["engine"], registry=None, buckets=_BUCKETS
@@ -80,17 +81,18 @@ class EngineMetrics(Collector):
         """Return the observer for one engine, whose figures get the label ``name``.
 
         Raises:
-            ConfigError: the name is empty, or taken.
+            ConfigError: the name is empty; when the engine is made: it is that of an engine which still exists.
         """
         if not isinstance(name, str) or not name:
             raise ConfigError(f"the engine's name={name!r} must be a str that is not empty; give one")
         return _Meter(name, self)
 
     def add(self, name: str, stats: Callable[[], EngineStats]) -> None:
-        """Read ``stats`` at every scrape. Raises `ConfigError` when the name is taken."""
+        """Read ``stats``, a method, while its object exists. Raises `ConfigError` when the name is taken until then."""
         with self._lock:
-            if self._stats.setdefault(name, stats) is not stats:
+            if name in self._stats and self._stats[name]() is not None:
                 raise ConfigError(f"the engine's name={name!r} is taken: each engine needs a meter of its own; rename")
+            self._stats[name] = WeakMethod(stats)
 
     def count(self, engine: str, plan: Plan, *, seconds: float) -> None:
         """Count a plan."""
@@ -107,8 +109,8 @@ class EngineMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every family, with a sample for each engine that knows the value."""
         with self._lock:
-            sources = dict(self._stats)
-        stats = {name: read() for name, read in sources.items()}
+            sources = {name: method() for name, method in self._stats.items()}
+        stats = {name: read() for name, read in sources.items() if read is not None}
         for name, attribute, meaning in _COUNTERS:
             counter = CounterMetricFamily(f"contextpilot_{name}", meaning, labels=["engine"])
             for engine, figures in stats.items():

@@ -31,7 +31,8 @@ def test_plans_come_with_their_time():
     batch = engine.plan_batch([ContextRequest(blocks=["one"]), ContextRequest(blocks=["two"])])
     window = engine.plan_window([ContextRequest(blocks=["three"])])
     engine.plan_batch([])
-    assert [each for each, _ in notes.plans] == [plan, *batch.plans, *window.plans]
+    moved = engine.plan_in_order(ContextRequest(blocks=["four", "five"]), (1, 0))
+    assert [each for each, _ in notes.plans] == [plan, *batch.plans, *window.plans, moved]
     assert all(seconds > 0 for _, seconds in notes.plans)
     assert notes.plans[1][1] == notes.plans[2][1]  # of a batch: each plan's share
 
@@ -56,3 +57,24 @@ def test_what_is_refused_is_not_told():
             continue
         raise AssertionError
     assert notes.plans == []
+
+
+def test_errors_of_an_observer_stay_outside_and_are_logged_once_without_their_words(caplog):
+    class Failing(Notes):
+        def planned(self, plan, seconds):
+            raise ValueError(plan.text)
+
+        def observed(self, plan, observation):
+            raise KeyError(plan.text)
+
+    engine = ReuseEngine(observer=Failing())
+    for _ in range(2):
+        plan = engine.plan(["a secret"], commit=False)
+        assert engine.observe(plan, Served(prompt_tokens=100, cached_tokens=16)).reported == 16
+        assert engine.commit(plan)
+    assert len(engine.plan_batch([ContextRequest(blocks=["one"]), ContextRequest(blocks=["two"])])) == 2
+    assert [record.message for record in caplog.records] == [
+        "the observer Failing failed (ValueError)",
+        "the observer Failing failed (KeyError)",
+    ]
+    assert "secret" not in caplog.text

@@ -1,5 +1,7 @@
 """The figures of engines in the text that a real Prometheus registry gives out."""
 
+import gc
+
 import pytest
 
 from contextpilot_core import EngineConfig, ReuseEngine
@@ -74,8 +76,9 @@ def test_unknown_is_absent_and_not_zero(registry):
 
 def test_engines_are_told_apart_and_need_names_of_their_own(registry):
     collector = metrics(registry)
-    for name in ("replica 0", "replica 1"):
-        ReuseEngine(observer=collector.meter(name)).plan(TEXTS)
+    engines = [ReuseEngine(observer=collector.meter(name)) for name in ("replica 0", "replica 1")]
+    for engine in engines:
+        engine.plan(TEXTS)
     found = lines(registry)
     assert [found[f'contextpilot_plans_total{{engine="replica {number}"}}'] for number in (0, 1)] == ["1.0", "1.0"]
     with pytest.raises(ConfigError, match="name='replica 0' is taken"):
@@ -84,6 +87,18 @@ def test_engines_are_told_apart_and_need_names_of_their_own(registry):
         collector.meter("")
     with pytest.raises(ValueError, match="Duplicated timeseries"):
         registry.register(EngineMetrics())
+
+
+def test_the_name_of_an_engine_that_is_gone_is_free(registry):
+    collector = metrics(registry)
+    engine = ReuseEngine(observer=collector.meter("chat"))
+    engine.plan(TEXTS)
+    del engine
+    gc.collect()
+    assert 'contextpilot_live_contexts{engine="chat"}' not in lines(registry)
+    another = ReuseEngine(observer=collector.meter("chat"))
+    another.plan(TEXTS)
+    assert lines(registry)['contextpilot_plans_total{engine="chat"}'] == "1.0"
 
 
 def test_labels_hold_no_text_and_no_tenant_that_was_not_named(registry):
