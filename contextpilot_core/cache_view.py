@@ -7,6 +7,7 @@ exceed the capacity, the least recently used leaves lose their last blocks first
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.errors import IntegrityError
@@ -84,6 +85,10 @@ class CacheView:
         if matched < len(head):
             return ()
         return self._tree.longest(node, used, wanted, max_visits=max_visits, optional=optional, allowance=allowance)
+
+    def usual(self, head: Sequence[int], wanted: Sequence[int], **search: Any) -> tuple[int, ...]:
+        """Return nothing: what plans took so far is what is believed to be cached."""
+        return ()
 
     def last_used(self, path: Sequence[int]) -> int:
         """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""

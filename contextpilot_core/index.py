@@ -7,6 +7,7 @@ orders learnt by ``warm``. Paths begin with the *head*: what stands in the promp
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.config import EngineConfig
@@ -16,6 +17,9 @@ from contextpilot_core.tree import PrefixTree
 from contextpilot_core.view import View
 
 Path = tuple[int, ...]
+
+_AGAIN = 0.25
+"""What a token of an evicted path is worth that is likely to be sent again: a cached one goes first (measured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,43 +81,33 @@ class ContextIndex:
         if self._config.strategy == "paper":
             tree = self._trees.get(head)
             return Lead(_allowed(tree.matched(candidates.wanted), candidates) if tree is not None else ())
-        cached = self.view.longest(
-            head,
-            candidates.wanted,
-            max_visits=self._config.max_visits,
-            optional=candidates.optional,
-            allowance=candidates.allowance,
-        )
+        search: dict[str, Any] = {
+            "max_visits": self._config.max_visits,
+            "optional": candidates.optional,
+            "allowance": candidates.allowance,
+        }
+        wanted = candidates.wanted
+        best = Lead(self.view.longest(head, wanted, **search))
+        best = self._better(head, best, self.view.usual(head, wanted, **search), _AGAIN)
         if not self._learnt.tokens:
-            return Lead(cached)
-        return self._weigh(head, candidates, cached)
-
-    def _weigh(self, head: Path, candidates: Candidates, cached: Path) -> Lead:
-        """Choose between what is cached now and what was often asked for, by the tokens each is worth.
-
-        A learnt path that is not cached yet pays later, and only if it stays cached until then: its tokens count by
-        half, times the share of all learnt tokens that the cache can hold.
-        """
-        weights = self.blocks.tokens
+            return best
         node, used, matched = self._learnt.walk(head)
         if matched < len(head):
-            return Lead(cached)
-        learnt = self._learnt.longest(
-            node,
-            used,
-            candidates.wanted,
-            max_visits=self._config.max_visits,
-            optional=candidates.optional,
-            allowance=candidates.allowance,
-        )
+            return best
+        # Learnt paths pay only if they stay cached until then.
         capacity = self._config.cache_tokens
         stays = 1.0 if capacity is None else min(1.0, capacity / self._learnt.tokens)
-        held = max(0, self.view.cached_blocks(head + learnt) - len(head))
-        worth = sum(weights[block] for block in learnt[:held])
-        worth += int(sum(weights[block] for block in learnt[held:]) * stays / 2)
-        if worth > sum(weights[block] for block in cached):
-            return Lead(learnt, worth)
-        return Lead(cached)
+        return self._better(head, best, self._learnt.longest(node, used, wanted, **search), stays / 2)
+
+    def _better(self, head: Path, best: Lead, path: Path, share: float) -> Lead:
+        """Choose between ``best`` and ``path``, whose tokens that are not cached now count by ``share``."""
+        if not path:
+            return best
+        weights = self.blocks.tokens
+        held = max(0, self.view.cached_blocks(head + path) - len(head))
+        worth = sum(weights[block] for block in path[:held])
+        worth += int(sum(weights[block] for block in path[held:]) * share)
+        return Lead(path, worth) if worth > max(best.promise, sum(weights[block] for block in best.blocks)) else best
 
     def insert(self, request_id: str, head: Path, context: Path) -> None:
         """Let ``request_id`` hold ``head + context`` as the latest path."""

@@ -7,7 +7,7 @@ operation of this process has come back from there, an overlay holds it, so that
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_view import CacheView
@@ -144,6 +144,10 @@ class ReplicatedView:
             view.longest(head, wanted, max_visits=max_visits, optional=optional, allowance=allowance) for view in views
         ]
         return max(found, key=lambda path: sum(weights[block] for block in path), default=())
+
+    def usual(self, head: Sequence[int], wanted: Sequence[int], **search: Any) -> tuple[int, ...]:
+        """Return nothing: what plans took so far is what is believed to be cached."""
+        return ()
 
     def last_used(self, path: Sequence[int]) -> int:
         """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""

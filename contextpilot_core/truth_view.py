@@ -10,6 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_view import CacheView
@@ -109,6 +110,10 @@ class TruthView:
             view.longest(head, wanted, max_visits=max_visits, optional=optional, allowance=allowance) for view in views
         ]
         return max(found, key=lambda path: sum(self._weights[block] for block in path))
+
+    def usual(self, head: Sequence[int], wanted: Sequence[int], **search: Any) -> tuple[int, ...]:
+        """Return the estimate's path: what was evicted comes back, and better in the order that others take, too."""
+        return self._estimate.longest(head, wanted, **search) if self.on_truth else ()
 
     def last_used(self, path: Sequence[int]) -> int:
         """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""

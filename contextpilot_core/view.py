@@ -5,7 +5,7 @@ A path is a sequence of block ids from the start of the prompt: the head first, 
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class View(Protocol):
@@ -34,6 +34,9 @@ class View(Protocol):
         allowance: int = 0,
     ) -> tuple[int, ...]:
         """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``."""
+
+    def usual(self, head: Sequence[int], wanted: Sequence[int], **search: Any) -> tuple[int, ...]:
+        """Return the path that plans took so far, cached or not, where that may differ from `longest`; else nothing."""
 
     def last_used(self, path: Sequence[int]) -> int:
         """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""

@@ -115,6 +115,17 @@ def test_a_head_that_the_estimate_forgot_is_found():
     assert gain > len(TEXTS[0] + TEXTS[1])
 
 
+def test_what_was_evicted_comes_back_in_the_order_that_others_take():
+    stack = Stack(cache_tokens=None)
+    _, first = stack.ask((0, 1, 2))
+    stack.clock.advance(2)
+    drop(stack, lambda text: True)
+    for numbers in ((3, 2, 1, 0), (2, 4, 0, 1)):
+        observation, plan = stack.ask(numbers)
+        assert [numbers[position] for position in plan.order[:3]] == [0, 1, 2]
+    assert observation.predicted == observation.reported > 3 * len(TEXTS[0])
+
+
 def test_turns_of_a_conversation_follow_their_history(stack):
     _, first = stack.ask((0, 1), instructions="Answer briefly.")
     history = [*first.messages, {"role": "assistant", "content": "The oak."}]

@@ -97,6 +97,16 @@ def test_a_request_in_flight_counts_as_cached_until_its_time_is_over():
     it.check()
 
 
+def test_the_usual_path_is_the_estimates_where_it_differs():
+    it = Fixture()
+    it.view.admit((1, 2, 3), "a")
+    assert it.view.usual((), (3, 2, 1), max_visits=64) == ()
+    it.send("b", (1, 4), stored=False)
+    it.clock.advance(PATIENCE)
+    assert it.view.usual((), (3, 2, 1), max_visits=64) == (1, 2, 3)
+    assert it.view.longest((), (4, 1), max_visits=64) == ()
+
+
 def test_an_answer_may_take_long():
     it = Fixture()
     it.send("a", (1,))
