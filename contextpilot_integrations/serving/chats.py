@@ -92,6 +92,10 @@ class Chats(Generic[LockT]):
                 )
         if "stream" in options:
             raise RequestError("stream cannot be given here: use chat(...) for a whole answer")
+        for name in ("extra_body", "stream_options"):
+            if not isinstance(options.get(name), Mapping | None):
+                kind = type(options[name]).__name__
+                raise RequestTypeError(f"{name} is a {kind}; it must be a dict of the server's options; leave it out")
         if not isinstance(namespace, str):
             raise RequestTypeError(f"namespace={namespace!r} must be a str; give the tenant's name, or leave it out")
         if self._tenants is not None:

@@ -69,6 +69,8 @@ class KVEventSubscriber:
         """
         if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
             raise ConfigError(f"rank={rank!r} must be a whole number of at least 0; give the data-parallel rank")
+        if not isinstance(mirror, KVMirror):
+            raise ConfigError(f"mirror must be a KVMirror, got {type(mirror).__name__}; make one for the engine")
         if not replay_timeout > 0:
             raise ConfigError(f"replay_timeout={replay_timeout!r} must be more than 0 seconds; change it")
         self._zmq: Any = extras.load("zmq", extra="events")
@@ -203,6 +205,8 @@ class KVEventSubscriber:
 
 def _reachable(endpoint: str, rank: int, *, bind: bool) -> str:
     """The endpoint of a rank as this side must name it. Engines count up the port by the rank."""
+    if not isinstance(endpoint, str):
+        raise ConfigError(f"endpoint={endpoint!r} must be a str; give it as tcp://HOST:PORT or ipc://PATH")
     if rank and endpoint.startswith("tcp://"):
         address, _, port = endpoint.rpartition(":")
         if not port.isdigit():

@@ -121,7 +121,7 @@ class Turn:
         else:
             arguments["messages"] = list(self.prompt)
         if "usage" in asked:
-            arguments["stream_options"] = {"include_usage": True, **arguments.get("stream_options", {})}
+            arguments["stream_options"] = {"include_usage": True, **(arguments.get("stream_options") or {})}
         if "token_ids" in asked:
             arguments["extra_body"] = {"return_token_ids": True, **(arguments.get("extra_body") or {})}
         self._sent_at = self._clock()

@@ -99,6 +99,20 @@ def test_a_text_prompt_is_made_here(server, option):
     assert server.requests == []
 
 
+@pytest.mark.parametrize("option", ["extra_body", "stream_options"])
+@pytest.mark.parametrize("tenants", [None, Tenants("a key for the tests")])
+def test_nested_options_are_absent_or_a_dict(server, option, tenants):
+    face = Face(server, tenants=tenants)
+    face([TEA], "?", **{option: None})
+    for wrong in ([], "x", 5):
+        with pytest.raises(RequestTypeError, match=f"{option} is a {type(wrong).__name__}; it must be a dict"):
+            face([TEA], "?", **{option: wrong})
+        with pytest.raises(RequestTypeError, match=option):
+            face.client.complete([TEA], "?", **{option: wrong})
+    assert len(server.requests) == 1
+    assert server.requests[0]["stream_options"] == {"include_usage": True}
+
+
 # --- questions with parts ------------------------------------------------------------------------------------------
 
 

@@ -290,12 +290,20 @@ def test_without_a_connection_the_log_says_what_to_look_at(ends, mirror, monkeyp
         ("tcp://*:5557", {"rank": -1}, "rank=-1"),
         ("tcp://*:5557", {"replay_timeout": 0}, "replay_timeout=0"),
         ("tcp://*:5557", {"replay_endpoint": "nonsense"}, "nonsense"),
+        (5, {}, "endpoint=5 must be a str"),
+        (None, {"rank": 1}, "endpoint=None must be a str"),
+        ("tcp://*:5557", {"replay_endpoint": 5558}, "endpoint=5558 must be a str"),
     ],
 )
 def test_wrong_values_are_refused_at_once(mirror, endpoint, options, message):
     with pytest.raises(ConfigError, match=message):
         KVEventSubscriber(endpoint, mirror, **options)
     assert mirror.live
+
+
+def test_what_is_no_mirror_is_refused():
+    with pytest.raises(ConfigError, match="mirror must be a KVMirror, got NoneType"):
+        KVEventSubscriber("tcp://*:5557", None)
 
 
 @pytest.mark.parametrize("module", ["zmq", "msgspec"])
