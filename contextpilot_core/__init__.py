@@ -14,6 +14,8 @@ from contextpilot_core.errors import (
     TooManyContextsError,
     TraceError,
 )
+from contextpilot_core.kv_mirror import KVMirror
+from contextpilot_core.observer import Observer
 from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import (
@@ -23,9 +25,13 @@ from contextpilot_core.types import (
     EvictionReport,
     Hint,
     Message,
+    Observation,
     PlanReport,
+    PromptTokens,
     Segment,
+    Served,
 )
+from contextpilot_core.window import WindowScheduler
 
 __all__ = [
     "BatchPlan",
@@ -39,17 +45,23 @@ __all__ = [
     "EvictionReport",
     "Hint",
     "IntegrityError",
+    "KVMirror",
     "Message",
     "MissingExtraError",
     "MissingModelError",
+    "Observation",
+    "Observer",
     "Plan",
     "PlanReport",
+    "PromptTokens",
     "RequestError",
     "RequestTypeError",
     "ReuseEngine",
     "Segment",
+    "Served",
     "TokenCounter",
     "TooManyContextsError",
     "TraceError",
+    "WindowScheduler",
     "estimate_tokens",
 ]
