@@ -282,7 +282,7 @@ def test_an_answer_that_stalls_is_no_turn(chat, server):
 
     server.script = [stall, good()]
     with pytest.raises((openai.APITimeoutError, httpx.TimeoutException)):
-        chat([TEA], "one", session_id="u", timeout=0.3)
+        chat([TEA], "one", session_id="u", timeout=2)
     release.set()
     assert chat.client.history("u") == ()
     assert (chat.engine.stats().committed, chat.engine.stats().in_flight) == (1, 0)
