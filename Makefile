@@ -30,9 +30,9 @@ check: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-# Real engines, about 20 minutes on two idle cores; the first time, vLLM's environment is made as for test-vllm.
+# Real engines, about 15 minutes on two idle cores; the first time, vLLM's environment is made as for test-vllm.
 bench-engines: $(VENV)/.dev
-	@$(BIN)/python -m benchmarks engines
+	@$(BIN)/python -m benchmarks vllm llama_cpp
 
 # Nothing is fetched while the pages are built or read. A warning fails; with --quiet, none would count.
 docs: $(VENV)/.dev

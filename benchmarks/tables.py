@@ -21,7 +21,7 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[[Results], str]]] = {
     "steps": (("scaling",), tables_cost.steps),
     "overhead": (("overhead",), tables_cost.overhead),
     "conversations": (("conversations",), tables_cost.conversations),
-    "engines": (("engines",), tables_cost.engines),
+    "engines": (("vllm", "llama_cpp"), tables_cost.engines),
     "quality": (("quality",), tables_quality.order),
     "quality_dedup": (("quality",), tables_quality.deduplication),
     "quality_answers": (("quality",), tables_quality.answers),

@@ -80,10 +80,11 @@ def conversations(results: Results) -> str:
 def engines(results: Results) -> str:
     """Real engines: medians over the rounds, and their range."""
     rows = []
-    for engine, kinds in results["engines"]["engines"].items():
-        for kind, arms in kinds.items():
+    for measured in (results["vllm"], results["llama_cpp"]):
+        for kind, arms in measured["traffic"].items():
             for arm, rounds in arms.items():
-                rows.append([engine, kind, f"**{arm}**" if arm == "ours" else arm, *_engine_row(arms["plain"], rounds)])
+                shown = f"**{arm}**" if arm == "ours" else arm
+                rows.append([measured["engine"], kind, shown, *_engine_row(arms["plain"], rounds)])
     head = ["engine", "traffic", "arm", "prompt tokens", "cached", "prefilled", "median TTFT, s"]
     return table([*head, "tokens/s", "promised", "measured"], rows)
 

@@ -41,9 +41,17 @@ class Workload:
         return [corpus(self.trace)[document].text or "" for document in documents]
 
 
-def workloads() -> dict[str, Workload]:
-    """Return the kinds of traffic, small enough for two CPU cores."""
-    return {"multi-session": _multi_session(2, 8, 4), "multi-turn": _multi_turn(2, 4, 3), "hybrid": _hybrid(3, 3, 3)}
+SIZES = {
+    "vLLM": {"multi-session": (2, 6, 4), "multi-turn": (2, 3, 3), "hybrid": (3, 3, 3)},
+    "llama.cpp": {"multi-session": (2, 3, 3), "hybrid": (2, 2, 2), "multi-turn": (1, 3, 2)},
+}
+"""How much an engine gets, so that two CPU cores are enough: sessions or stories, turns or users, documents."""
+
+
+def workloads(engine: str) -> dict[str, Workload]:
+    """Return the kinds of traffic for an engine."""
+    make = {"multi-session": _multi_session, "multi-turn": _multi_turn, "hybrid": _hybrid}
+    return {kind: make[kind](*sizes) for kind, sizes in SIZES[engine].items()}
 
 
 def _multi_session(stories: int, users: int, top_k: int) -> Workload:

@@ -45,8 +45,8 @@ def test_arms_take_turns_on_an_emptied_engine():
 
 def test_the_table_sets_the_measured_gain_beside_the_promised_one():
     measured = _rounds(Engine(), ARMS, 2, lambda: None)
-    made = engines({"engines": {"engines": {"vLLM": {"multi-turn": measured}}}})
-    plain, ours = (line.split(" | ") for line in made.splitlines()[2:])
+    made = engines({name: {"engine": name, "traffic": {"hybrid": measured}} for name in ("vllm", "llama_cpp")})
+    plain, ours = (line.split(" | ") for line in made.splitlines()[2:4])
     assert plain[3:6] == ["20", "0", "20"]
     assert ours[3:6] == ["20", "9", "11"]
     assert plain[8] == "1.00x"
