@@ -32,15 +32,21 @@ def _table(groups: dict[str, Any]) -> str:
     """Return a row per arm; the largest loss is that of the last group."""
     *_, last = groups.values()
     rows = [[last["baseline"], *[f"{judged['score']:.3f}" for judged in groups.values()], ""]]
-    for place, each in enumerate(last["comparisons"]):
-        cells = [_interval(judged["comparisons"][place]) for judged in groups.values()]
+    for place, each in enumerate(last["comparisons"][:-1]):
+        compared = [judged["comparisons"][place] for judged in groups.values()]
         loss = max(0.0, -each["difference"]["low"])
-        rows.append([each["arm"], *cells, f"{loss:.3f} ({loss / last['worth']:.0%})"])
-    rows[-1][-1] = ""  # the arm without documents shows what they bring
+        rows.append([each["arm"], *map(_finding, compared), f"{loss:.3f} ({loss / last['worth']:.0%})"])
+    # The arm without documents shows what they bring.
+    without = [judged["comparisons"][-1] for judged in groups.values()]
+    rows.append([without[-1]["arm"], *map(_interval, without), ""])
     return table(["arm", *groups, "may lose"], rows)
 
 
+def _finding(comparison: Results) -> str:
+    finding = comparison["finding"]
+    return _interval(comparison) + ("" if finding == "open" else f", **{finding}**")
+
+
 def _interval(comparison: Results) -> str:
-    paired, finding = comparison["difference"], comparison["finding"]
-    shown = "" if finding == "open" else f", **{finding}**"
-    return f"{paired['mean']:+.3f} ({paired['low']:+.3f} to {paired['high']:+.3f}){shown}"
+    paired = comparison["difference"]
+    return f"{paired['mean']:+.3f} ({paired['low']:+.3f} to {paired['high']:+.3f})"

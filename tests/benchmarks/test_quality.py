@@ -1,8 +1,13 @@
 """The quality benchmark: which questions take part, and that shared prompt starts change no score."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import require
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +21,18 @@ def test_there_are_enough_questions_and_every_part_is_balanced(trials):
     groups = [trial.group for trial in trials]
     assert len({trial.key for trial in trials}) == len(trials) >= 300
     assert {groups[:80].count(group) for group in set(groups)} == {20}
+
+
+def test_the_committed_figures_follow_from_the_committed_scores(trials, monkeypatch):
+    from benchmarks import quality
+
+    monkeypatch.delenv("CONTEXTPILOT_MODEL", raising=False)
+    committed = json.loads((RESULTS / "quality.json").read_text("utf-8"))
+    del committed["machine"]
+    made = json.loads(json.dumps(quality.measure()), parse_float=lambda text: round(float(text), 6))
+    assert made == json.loads(json.dumps(committed), parse_float=lambda text: round(float(text), 6))
+    asked = len((RESULTS / "quality.scores.jsonl").read_text("utf-8").splitlines()) - 1
+    assert sum(made["scored"].values()) == asked  # no score is of a question that is no longer asked
 
 
 @pytest.fixture(scope="module")
