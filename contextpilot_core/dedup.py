@@ -177,13 +177,6 @@ def split_blocks(
     return tuple(result)
 
 
-def split_spans(
-    body: str, sources: Sequence[SpanSource], *, span_hint: str, count: TokenCounter, min_chars: int = MIN_SPAN
-) -> tuple[Segment, ...]:
-    """Cut one body into what is sent and what a source already shows; see `split_blocks`."""
-    return split_blocks([(0, body)], sources, span_hint=span_hint, count=count, min_chars=min_chars)[0]
-
-
 def _common(found: Scan, earlier: Sequence[SpanSource]) -> set[int]:
     """Return the anchors that occur twice among the new texts, or in one of them and in a source."""
     own = set(found.hashes)

@@ -124,13 +124,8 @@ class KVMirror:
         size = self._size
         return () if size is None else _prompt_keys(token_ids, size, salt, lora)
 
-    def cached(self, key: bytes) -> bool:
-        """Return whether some rank holds the block ``key``. Its prefix is another question: see `leading`."""
-        with self._lock:
-            return any(rank.holds(key) for rank in self._ranks.values())
-
     def holds(self, keys: Sequence[bytes]) -> bool:
-        """Return whether some rank holds all of ``keys``."""
+        """Return whether some rank holds all of ``keys``. The prefix before them is another question: see `leading`."""
         with self._lock:
             return not keys or any(rank.holds_all(keys) for rank in self._ranks.values())
 

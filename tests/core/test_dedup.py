@@ -27,7 +27,6 @@ from contextpilot_core.dedup import (
     sources,
     sources_in,
     split_blocks,
-    split_spans,
 )
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import Segment, SpanSource
@@ -327,14 +326,6 @@ def test_a_span_that_is_no_longer_than_its_hint_stays() -> None:
     assert replaced(split(shared, shared + " tail", count=lambda text: 7)[1]) == []
     assert replaced(split(shared, shared + " tail", count=len)[1]) == [(1, shared)]
     assert replaced(split(shared[:40], shared[:40] + " tail")[1]) == []
-
-
-def test_split_spans_is_one_block() -> None:
-    shared = prose(17, 30).replace(".", "")
-    made = sources(2, (Segment(shared),))
-    segments = split_spans("x. " + shared, made, span_hint=DEFAULT_SPAN_HINT, count=estimate_tokens)
-    assert segments == (Segment("x. "), Segment(shared, 2))
-    assert split_spans(shared, (), span_hint=DEFAULT_SPAN_HINT, count=estimate_tokens) == (Segment(shared),)
 
 
 def test_d10_a_span_hint_with_braces_is_literal() -> None:

@@ -45,11 +45,11 @@ def compare(mirror, engines, exact):
     for prefix, salt in seen:
         keys = mirror.keys(prefix, salt=salt)
         held = any(engine.held(prefix, salt) for engine in engines)
-        assert not keys or mirror.cached(keys[-1]) <= held
+        assert not keys or mirror.holds(keys[-1:]) <= held
         hit = max(engine.hit(prefix, salt) for engine in engines) * SIZE
         assert mirror.cached_tokens(prefix, salt=salt) <= hit
         if exact and keys:
-            assert mirror.cached(keys[-1]) == held
+            assert mirror.holds(keys[-1:]) == held
             assert mirror.cached_tokens(prefix, salt=salt) == hit
 
 
@@ -142,7 +142,7 @@ def test_the_last_token_is_always_computed():
 def test_a_missing_block_ends_the_prefix_but_not_the_blocks_behind_it():
     mirror = mirror_of(stored(), removed(1))
     keys = mirror.keys(PROMPT)
-    assert [mirror.cached(key) for key in keys] == [False, True, True]
+    assert [mirror.holds([key]) for key in keys] == [False, True, True]
     assert mirror.leading(keys) == mirror.cached_tokens(PROMPT) == 0
     mirror.apply([stored((1,), None, PROMPT[:SIZE])])
     assert mirror.leading(keys) == 3
@@ -221,7 +221,7 @@ def test_a_prefix_is_as_long_as_one_single_rank_holds_it():
     mirror.apply([stored((1,), None, PROMPT[:SIZE])], rank=0)
     mirror.apply([stored(), removed(1)], rank=1)
     keys = mirror.keys(PROMPT)
-    assert all(mirror.cached(key) for key in keys)
+    assert all(mirror.holds([key]) for key in keys)
     assert mirror.leading(keys) == 1
     mirror.clear(rank=0)
     assert mirror.leading(keys) == 0
