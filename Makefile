@@ -30,7 +30,7 @@ check: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-# Real engines, about 15 minutes on two idle cores; the first time, vLLM's environment is made as for test-vllm.
+# Real engines, about half an hour on two idle cores; the first time, vLLM's environment is made as for test-vllm.
 bench-engines: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks vllm llama_cpp
 

@@ -19,7 +19,6 @@ from contextpilot_integrations.serving.local import LocalEngine
 from devtools.vllm.environment import default_folder, prepare
 from devtools.vllm.server import VLLMServer
 
-ROUNDS = 3
 OPTIONS = {"max_tokens": 4, "temperature": 0}
 
 
@@ -47,23 +46,23 @@ def vllm() -> Iterator[tuple[Endpoint, int]]:
             yield endpoint, server.block_size
 
 
-def measure_vllm(rounds: int = ROUNDS) -> dict[str, Any]:
-    """Measure vLLM; about six minutes on two idle cores, and its set-up the first time."""
+def measure_vllm(rounds: int = 7) -> dict[str, Any]:
+    """Measure vLLM; about ten minutes on two idle cores, and its set-up the first time."""
     with vllm() as (endpoint, kv_block):
         return _measured(endpoint, kv_block, rounds)
 
 
-def measure_llama_cpp(rounds: int = ROUNDS) -> dict[str, Any]:
-    """Measure llama.cpp; about six minutes."""
+def measure_llama_cpp(rounds: int = 3) -> dict[str, Any]:
+    """Measure llama.cpp, which varies less; about twenty minutes."""
     with llama_cpp() as (endpoint, kv_block):
         return _measured(endpoint, kv_block, rounds)
 
 
 def _measured(endpoint: Endpoint, kv_block: int, rounds: int) -> dict[str, Any]:
     sent = {
-        kind: {arm: build(workload, kv_block) for arm, build in ARMS.items()}
-        for kind, workload in workloads(endpoint.where).items()
+        kind: {arm: build(workload, kv_block) for arm, build in ARMS.items()} for kind, workload in workloads().items()
     }
+    _run(endpoint, next(iter(sent.values()))["plain"])  # not counted: a server that has just started is slower
     with Progress() as bar:
         task = bar.add_task(endpoint.where, total=len(sent) * rounds * len(ARMS))
         traffic = {

@@ -41,17 +41,13 @@ class Workload:
         return [corpus(self.trace)[document].text or "" for document in documents]
 
 
-SIZES = {
-    "vLLM": {"multi-session": (2, 6, 4), "multi-turn": (2, 3, 3), "hybrid": (3, 3, 3)},
-    "llama.cpp": {"multi-session": (2, 3, 3), "hybrid": (2, 2, 2), "multi-turn": (1, 3, 2)},
-}
-"""How much an engine gets, so that two CPU cores are enough: sessions or stories, turns or users, documents."""
-
-
-def workloads(engine: str) -> dict[str, Workload]:
-    """Return the kinds of traffic for an engine."""
-    make = {"multi-session": _multi_session, "multi-turn": _multi_turn, "hybrid": _hybrid}
-    return {kind: make[kind](*sizes) for kind, sizes in SIZES[engine].items()}
+def workloads() -> dict[str, Workload]:
+    """Return the kinds of traffic, as much of each as two CPU cores answer in a minute."""
+    return {
+        "multi-session": _multi_session(stories=2, users=6, top_k=4),
+        "multi-turn": _multi_turn(sessions=2, turns=3, top_k=3),
+        "hybrid": _hybrid(sessions=3, turns=3, top_k=3),
+    }
 
 
 def _multi_session(stories: int, users: int, top_k: int) -> Workload:
