@@ -1,6 +1,7 @@
 """The public ``contextpilot==0.5.0``: its release from PyPI, in an environment and a process of its own.
 
-`run` gives a job of `peer_worker` to it. The environment is made once, in the user's cache folder.
+`run` gives a job of `peer_worker` to it. The environment is made once, in the user's cache folder;
+``python -m benchmarks.peer`` does nothing else.
 """
 
 import json
@@ -11,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from devtools.environments import cache_folder, make_once, make_venv
+from devtools.environments import cache_folder, is_made, make_once, make_venv
 from devtools.vllm import guard
 
 VERSION = "0.5.0"
@@ -30,7 +31,7 @@ def run(job: str, *, limit: float = 1800, **arguments: Any) -> Any:
         given, result = Path(folder, "job.json"), Path(folder, "result.json")
         given.write_text(json.dumps({"job": job, **arguments}), encoding="utf-8")
         # The guard ends the job with its children when standard input closes, which also comes when we are killed.
-        command = [sys.executable, guard.__file__, str(_python()), str(_WORKER), str(given), str(result)]
+        command = [sys.executable, guard.__file__, str(prepare()), str(_WORKER), str(given), str(result)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
             try:
                 status = process.wait(limit)
@@ -42,11 +43,25 @@ def run(job: str, *, limit: float = 1800, **arguments: Any) -> Any:
 
 
 @cache
-def _python() -> Path:
-    folder = cache_folder(f"contextpilot-{VERSION}")
+def prepare() -> Path:
+    """Make the environment unless it is there, and return its interpreter. Raises `EnvironmentSetupError`."""
+    folder = _folder()
     make_once(folder, _STEPS, lambda: _make(folder))
     return folder / "bin" / "python"
 
 
+def is_prepared() -> bool:
+    """Return whether the environment is there."""
+    return is_made(_folder(), _STEPS)
+
+
+def _folder() -> Path:
+    return cache_folder(f"contextpilot-{VERSION}")
+
+
 def _make(folder: Path) -> None:
     make_venv(folder, _STEPS)
+
+
+if __name__ == "__main__":
+    prepare()

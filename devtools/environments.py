@@ -13,6 +13,8 @@ from pathlib import Path
 Steps = Sequence[Sequence[str]]
 """Arguments of one call of pip after the other."""
 
+_COMPLETE = "complete.json"
+
 
 class EnvironmentSetupError(RuntimeError):
     """An environment cannot be made on this machine; the message says why and what to do."""
@@ -29,14 +31,18 @@ def make_once(folder: Path, steps: Steps, make: Callable[[], None]) -> None:
 
     One that broke off is made again from nothing. Raises what ``make`` raises.
     """
-    complete = folder / "complete.json"
-    recipe = json.dumps({"python": sys.version, "steps": steps})
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder.with_name(folder.name + ".lock")):
-        if not complete.is_file() or complete.read_text(encoding="utf-8") != recipe:
+        if not is_made(folder, steps):
             shutil.rmtree(folder, ignore_errors=True)
             make()
-            complete.write_text(recipe, encoding="utf-8")
+            (folder / _COMPLETE).write_text(_recipe(steps), encoding="utf-8")
+
+
+def is_made(folder: Path, steps: Steps) -> bool:
+    """Return whether `make_once` has nothing to do."""
+    complete = folder / _COMPLETE
+    return complete.is_file() and complete.read_text(encoding="utf-8") == _recipe(steps)
 
 
 def make_venv(folder: Path, steps: Steps) -> Path:
@@ -61,6 +67,10 @@ def run(command: Sequence[str]) -> None:
             f"the set-up failed with exit status {error.returncode} at: {' '.join(command)}; "
             "its output is above; the next run begins again"
         ) from error
+
+
+def _recipe(steps: Steps) -> str:
+    return json.dumps({"python": sys.version, "steps": steps})
 
 
 @contextmanager

