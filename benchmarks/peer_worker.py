@@ -62,11 +62,18 @@ def _turn(pilot: Any, context: list[str], first: bool, name: str) -> dict[str, l
     return {"documents": answer["new_docs"], "notes": answer["reference_hints"]}
 
 
-def build(contexts: Contexts) -> dict[str, Any]:
-    """Time a batch: CPU seconds with those of its child processes, and peak memory of this process."""
+def build(contexts: Contexts, memory_gb: int) -> dict[str, Any]:
+    """Time a batch: CPU seconds with those of its child processes, and peak memory of this process.
+
+    What needs more than ``memory_gb`` (of addresses, per process) is an error, and tells nothing but that.
+    """
+    resource.setrlimit(resource.RLIMIT_AS, (memory_gb * 10**9,) * 2)
     pilot = _pilot()
     started, before = time.perf_counter(), _cpu_seconds()
-    reordered, _ = pilot.reorder(contexts)
+    try:
+        reordered, _ = pilot.reorder(contexts)
+    except MemoryError:
+        return {"error": "MemoryError"}
     assert len(reordered) == len(contexts)
     return {
         "seconds": time.perf_counter() - started,

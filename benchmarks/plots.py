@@ -87,7 +87,7 @@ def scaling(results: Results) -> Figure:
     """Time and memory of a batch."""
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8))
     for arm, part in (("ours", "scaling"), ("peer", "peer_scaling")):
-        rows = {int(size): row for size, row in results[part]["plan_batch"].items() if row is not None}
+        rows = {int(size): row for size, row in results[part]["plan_batch"].items() if "error" not in row}
         for place, key, label in ((axes[0], "cpu_seconds", "CPU seconds"), (axes[1], "peak_rss_mb", "peak memory, MB")):
             values = [row[key] for row in rows.values()]
             place.loglog(list(rows), values, "o-", color=COLOURS[arm], label=LABELS[arm])

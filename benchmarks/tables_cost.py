@@ -11,13 +11,14 @@ Results = dict[str, Any]
 def scaling(results: Results) -> str:
     """Batches: CPU time and memory."""
     peer = results["peer_scaling"]
+    limits = {"too slow": f"not done after {peer['limit_seconds']} s", "MemoryError": f"over {peer['limit_gb']} GB"}
     rows = []
     for size, row in results["scaling"]["plan_batch"].items():
-        other = peer["plan_batch"].get(size, "not tried")
-        if other == "not tried":
+        other = peer["plan_batch"].get(size)
+        if other is None:
             cells = ["-", "-", "-"]
-        elif other is None:
-            cells = [f"not done after {peer['limit_seconds']} s", "-", "-"]
+        elif "error" in other:
+            cells = [limits[other["error"]], "-", "-"]
         else:
             times = ratio(other["cpu_seconds"] / row["cpu_seconds"])
             cells = [f"{other['cpu_seconds']:.1f} s", f"{other['peak_rss_mb']:,.0f} MB", times]

@@ -45,12 +45,13 @@ def test_what_was_sent_once_becomes_a_hint_in_a_later_turn():
 
 
 def test_a_build_is_timed():
-    answer = peer.run("build", contexts=[["a", "b"], ["b", "c"], ["a", "c"]])
+    answer = peer.run("build", contexts=[["a", "b"], ["b", "c"], ["a", "c"]], memory_gb=16)
+    assert answer.keys() == {"seconds", "cpu_seconds", "peak_rss_mb"}
     assert min(answer.values()) > 0
 
 
 def test_a_job_that_takes_too_long_is_given_up():
-    assert peer.run("build", limit=0.1, contexts=[["a", "b"], ["b", "c"]]) is None
+    assert peer.run("build", limit=0.1, contexts=[["a", "b"], ["b", "c"]], memory_gb=16) is None
 
 
 @pytest.mark.parametrize("name", ["hotpotqa.trace.bm25", "qasper.trace.dense"])
