@@ -2,11 +2,14 @@
 
 import importlib
 import os
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
 import pytest
+
+from contextpilot_integrations.serving.model import PACKAGE
 
 
 def absent(reason: str) -> NoReturn:
@@ -22,6 +25,15 @@ def require(module: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError:
         absent(f"{module} is not installed")
+
+
+def require_local_model() -> None:
+    """What `LocalEngine` needs: llama.cpp, and the packaged model, whose package is never imported."""
+    require("xllamacpp")
+    try:
+        metadata.distribution(PACKAGE)
+    except metadata.PackageNotFoundError:
+        absent(f"{PACKAGE} is not installed")
 
 
 @pytest.fixture(scope="session")

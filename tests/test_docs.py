@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import require
+from tests.conftest import require, require_local_model
 from tests.snippets import ROOT, needs, run, snippets
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -22,7 +22,7 @@ TURN_EVENT = "contextpilot_turn"
 def replicas() -> Iterator[list[str]]:
     """The URLs of two model servers."""
     require("openai")
-    require("xllamacpp")
+    require_local_model()
     from contextpilot_integrations.serving.local import LocalEngine
 
     with ExitStack() as stack:

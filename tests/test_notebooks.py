@@ -1,12 +1,10 @@
 """The notebooks run from top to bottom, and what is stored of them is fit to be read."""
 
 import re
-from importlib import metadata
 
 import pytest
 
-from contextpilot_integrations.serving.model import PACKAGE
-from tests.conftest import absent, require
+from tests.conftest import require, require_local_model
 from tests.notebooks import FOLDER, execute, outputs, read
 
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -37,12 +35,9 @@ def test_all_are_there():
 def test_it_runs(path, tmp_path, monkeypatch):
     if path.stem == ON_VLLM:
         pytest.skip("needs a vLLM server, which runs it with the other tests of its kind: make test-vllm")
-    for module in ("xllamacpp", *NEEDED.get(path.stem, ())):
+    for module in NEEDED.get(path.stem, ()):
         require(module)
-    try:
-        metadata.distribution(PACKAGE)
-    except metadata.PackageNotFoundError:
-        absent(f"{PACKAGE} is not installed")
+    require_local_model()
     execute(path, tmp_path, monkeypatch, {})
 
 

