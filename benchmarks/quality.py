@@ -7,7 +7,7 @@ names the folder of the model; without it nothing is asked, and the figures are 
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -54,6 +54,7 @@ def measure() -> dict[str, Any]:
         with suppress(KeyboardInterrupt):
             _ask(planned, Path(folder), scores)
     found = [scores.records[trial.key] for trial in planned if trial.key in scores.records]
+    clusters = {trial.key: trial.cluster for trial in planned}
     groups = [group for group in dict.fromkeys(trial.group for trial in planned) if group != TURNS]
     return {
         "settings": SETTINGS,
@@ -61,10 +62,10 @@ def measure() -> dict[str, Any]:
         "planned": dict(Counter(trial.group for trial in planned)),
         "scored": dict(Counter(record.group for record in found)),
         "order": {
-            name: _judged([record for record in found if record.group in members], ORDER_ARMS)
+            name: _judged([record for record in found if record.group in members], ORDER_ARMS, clusters)
             for name, members in {**{group: [group] for group in groups}, "all": groups}.items()
         },
-        "deduplication": _judged([record for record in found if record.group == TURNS], DEDUP_ARMS),
+        "deduplication": _judged([record for record in found if record.group == TURNS], DEDUP_ARMS, clusters),
     }
 
 
@@ -76,7 +77,7 @@ def _ask(planned: Sequence[Trial], folder: Path, scores: ScoreFile) -> None:
         pass
 
 
-def _judged(records: Sequence[Record], arms: Sequence[str]) -> dict[str, Any]:
+def _judged(records: Sequence[Record], arms: Sequence[str], clusters: Mapping[str, str]) -> dict[str, Any]:
     """Return the judgement on every metric, by its name; without those that no record has."""
-    judged = {metric: judge(records, arms, metric) for metric in (LIKELIHOOD, F1, EXACT)}
+    judged = {metric: judge(records, arms, metric, clusters=clusters) for metric in (LIKELIHOOD, F1, EXACT)}
     return {metric: asdict(judgement) for metric, judgement in judged.items() if judgement is not None}

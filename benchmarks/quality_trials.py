@@ -6,9 +6,13 @@ Long documents are cut in the prompts (not in the replay); a question counts onl
 import gzip
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from benchmarks.data import corpus, data_folder
 from contextpilot_integrations.gate.arms import dedup_prompts, order_prompts
@@ -36,8 +40,8 @@ Line = dict[str, Any]
 def trials() -> list[Trial]:
     """Return all trials, the groups taking turns, so that every part of the list is balanced."""
     groups = [
-        _single("multihoprag", "multihoprag.trace.bm25"),
-        _single("qasper_ev", "qasper_ev.trace.bm25"),
+        _single("multihoprag", "multihoprag.trace.bm25", lambda line: line["evidence_ids"]),
+        _single("qasper_ev", "qasper_ev.trace.bm25", lambda line: [line["paper_id"]]),
         _turns_alone(),
         _turns_after_others(),
     ]
@@ -47,10 +51,12 @@ def trials() -> list[Trial]:
     return [trial for trial in chain.from_iterable(zip_longest(*groups)) if trial is not None]
 
 
-def _single(group: str, trace: str) -> list[Trial]:
-    """Questions of a trace, replayed one after the other."""
+def _single(group: str, trace: str, sources: Callable[[Line], Sequence[str]]) -> list[Trial]:
+    """Questions of a trace, replayed one after the other; those that share ``sources`` are a cluster."""
     questions = {line["id"]: line for line in _lines(f"{group}.queries")}
-    return _moved(group, trace, [{**questions[line["query_id"]], **line} for line in _lines(trace)])
+    clusters = by_shared_source({name: sources(line) or () for name, line in questions.items()})
+    lines = [{**questions[line["query_id"]], **line, "cluster": clusters[line["query_id"]]} for line in _lines(trace)]
+    return _moved(group, trace, lines)
 
 
 def _turns_alone() -> list[Trial]:
@@ -58,8 +64,12 @@ def _turns_alone() -> list[Trial]:
 
     Interleaved, as the reuse tables replay them, they meet next to nothing in a cache of 40,000 tokens.
     """
-    turns = [turn for conversation in _lines(CONVERSATIONS) for turn in conversation["turns"]]
-    return _moved("mtrag", CONVERSATIONS, [{**turn, "question": turn["retrieval_query"]} for turn in turns])
+    lines = [
+        {**turn, "question": turn["retrieval_query"], "cluster": conversation["conversation_id"]}
+        for conversation in _lines(CONVERSATIONS)
+        for turn in conversation["turns"]
+    ]
+    return _moved("mtrag", CONVERSATIONS, lines)
 
 
 def _turns_after_others() -> list[Trial]:
@@ -73,7 +83,8 @@ def _turns_after_others() -> list[Trial]:
                 case = _case(CONVERSATIONS, turn, earlier[-1:])
                 prompts = dedup_prompts(case, instructions=INSTRUCTIONS)
                 if prompts:
-                    found.append(Trial(group=TURNS, answers=case.answers, prompts=prompts))
+                    cluster = conversation["conversation_id"]
+                    found.append(Trial(group=TURNS, answers=case.answers, prompts=prompts, cluster=cluster))
     return found
 
 
@@ -86,8 +97,21 @@ def _moved(group: str, trace: str, lines: Sequence[Line]) -> list[Trial]:
         if _answerable(trace, line) and order != tuple(sorted(order)):
             case = _case(trace, line)
             prompts = order_prompts(case, order, instructions=INSTRUCTIONS, seed=SEED)
-            found.append(Trial(group=group, answers=case.answers, prompts=prompts))
+            found.append(Trial(group=group, answers=case.answers, prompts=prompts, cluster=line["cluster"]))
     return found
+
+
+def by_shared_source(sources: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the cluster of every question: those that share a source, directly or through others, are one."""
+    places = {
+        source: place for place, source in enumerate(dict.fromkeys(chain.from_iterable(sources.values())), len(sources))
+    }
+    links = [(number, places[source]) for number, found in enumerate(sources.values()) for source in found]
+    size = len(sources) + len(places)
+    graph = coo_array((np.ones(len(links)), tuple(zip(*links, strict=True))), shape=(size, size))
+    _, labels = connected_components(graph, directed=False)
+    first = dict[int, str]()
+    return {question: first.setdefault(int(labels[number]), question) for number, question in enumerate(sources)}
 
 
 def _answerable(trace: str, line: Line) -> bool:

@@ -38,6 +38,7 @@ class NoteName(str, Enum):
 
     compact = "compact"
     full = "full"
+    none = "none"
 
 
 class MetricName(str, Enum):
@@ -71,8 +72,9 @@ def gate(
 
     A line of the file: {"query": "...", "documents": ["best first", ...], "answers": ["gold", ...]}; with "earlier":
     [{"query", "documents", "answer"}, ...] it is a turn of a conversation, and tests de-duplication instead of order.
-    The likelihood is that of the first gold answer. Exit status 0: everything asked about is safe (with the note, if
-    need be); 1: not safe, or not shown; 2: nothing could be measured.
+    "cluster": "..." names what makes questions depend on each other. The likelihood is that of the first gold answer.
+    Exit status 0: what the deployment sends, its note included, is safe; 1: not safe, or not shown; 2: nothing could be
+    measured.
     """
     console = Console(stderr=True)
     try:
@@ -86,7 +88,8 @@ def gate(
     except ContextPilotError as error:
         console.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
         raise typer.Exit(2) from error
-    found = report(cases, records, scorer.metrics, note=note.value, margin=margin)
+    clusters = {trial.key: trial.cluster for trial in trials if trial.cluster}
+    found = report(cases, records, scorer.metrics, note=note.value, margin=margin, clusters=clusters)
     if as_json:
         typer.echo(json.dumps({"model": server.model, "margin": margin, "note": note.value, **asdict(found)}))
     else:

@@ -12,7 +12,8 @@ from contextpilot_core.errors import RequestError
 
 _SHAPE = (
     'a line holds {"query": "...", "documents": ["best first", ...], "answers": ["gold", ...]}, and for the last turn '
-    'of a conversation "earlier": [{"query", "documents", "answer"}, ...]'
+    'of a conversation "earlier": [{"query", "documents", "answer"}, ...]; "cluster": "..." where questions belong '
+    "together"
 )
 
 
@@ -27,17 +28,21 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One question: documents best first, gold answers (the first one is scored by likelihood), earlier turns."""
+    """One question: documents best first, gold answers (the first one is scored by likelihood), earlier turns.
+
+    ``cluster`` names what makes questions depend on each other, such as a conversation; empty: nothing does.
+    """
 
     query: str
     documents: tuple[str, ...]
     answers: tuple[str, ...]
     earlier: tuple[Turn, ...] = ()
+    cluster: str = ""
 
     @property
     def key(self) -> str:
-        """A name that follows from the content alone, so that results are found again."""
-        content = json.dumps(asdict(self), sort_keys=True)
+        """A name that follows from what is asked alone, so that results are found again."""
+        content = json.dumps({name: value for name, value in asdict(self).items() if name != "cluster"}, sort_keys=True)
         return hashlib.sha256(content.encode("ascii")).hexdigest()[:16]
 
 
@@ -72,6 +77,7 @@ def _case(line: str, where: str) -> Case:
             documents=_texts(value["documents"]),
             answers=_texts(value["answers"]),
             earlier=tuple(_turn(turn) for turn in value.get("earlier", ())),
+            cluster=_text(value["cluster"]) if "cluster" in value else "",
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         # No text of the line: json's and our own messages name kinds and keys only.

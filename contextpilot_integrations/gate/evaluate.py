@@ -13,11 +13,12 @@ from contextpilot_integrations.gate.records import Record, ScoreFile, Scores
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A question, ready to be asked in every arm."""
+    """A question, ready to be asked in every arm; ``cluster`` as in `Case`."""
 
     group: str
     answers: tuple[str, ...]
     prompts: Mapping[str, Messages]
+    cluster: str = ""
 
     @cached_property
     def key(self) -> str:

@@ -1,6 +1,6 @@
 """The outcome of a gate in values and in words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contextpilot_integrations.gate.arms import DEDUP_ARMS, HINTED, ORDER_ARMS, REORDERED
@@ -10,9 +10,11 @@ from contextpilot_integrations.gate.trials import DEDUP, ORDER
 from contextpilot_integrations.gate.verdict import (
     DEDUP_SAFE,
     KEEP,
+    LEAST_CLUSTERS,
     LEAST_QUESTIONS,
     NOTED,
     SAFE,
+    SAFE_BARE,
     Judgement,
     Note,
     dedup_verdict,
@@ -38,7 +40,7 @@ class Part:
 
     @property
     def safe(self) -> bool:
-        """Whether the deployment passes, with its note if need be."""
+        """Whether the deployment passes as it is."""
         return self.verdict in (SAFE, KEEP, DEDUP_SAFE)
 
 
@@ -61,20 +63,28 @@ class Report:
 
 
 def report(
-    cases: Sequence[Case], records: Sequence[Record], metrics: Sequence[str], *, note: Note, margin: float
+    cases: Sequence[Case],
+    records: Sequence[Record],
+    metrics: Sequence[str],
+    *,
+    note: Note,
+    margin: float,
+    clusters: Mapping[str, str] | None = None,
 ) -> Report:
-    """Judge the scores of all questions; the first of ``metrics`` decides."""
+    """Judge the scores of all questions; the first of ``metrics`` decides. ``clusters`` as for `judge`."""
 
     def part(group: str, arms: Sequence[str], questions: int) -> Part | None:
         asked = [record for record in records if record.group == group]
-        first, *others = [judge(asked, arms, metric, margin=margin) for metric in metrics]
+        first, *others = [judge(asked, arms, metric, margin=margin, clusters=clusters) for metric in metrics]
         if group == ORDER:
-            verdict, arm = order_verdict(first, note), NOTED[note] if order_verdict(first, note) == KEEP else REORDERED
+            verdict, reason = order_verdict(first, note), _reason(first, NOTED[note], margin)
         else:
-            verdict, arm = dedup_verdict(first), HINTED
+            verdict, reason = dedup_verdict(first), _reason(first, HINTED, margin)
+        if first is not None and verdict == SAFE_BARE:
+            reason += f'. {_loss(first, REORDERED)}: EngineConfig(note="none") would pass'
         return Part(
             verdict=verdict,
-            reason=_reason(first, arm, margin),
+            reason=reason,
             questions=questions,
             changed=len(asked),
             judgement=first,
@@ -94,10 +104,16 @@ def _reason(judgement: Judgement | None, arm: str, margin: float) -> str:
     found = next(each for each in judgement.comparisons if each.arm == arm)
     if found.difference.n < LEAST_QUESTIONS:
         return f"only {found.difference.n} of the {LEAST_QUESTIONS} changed questions that are needed"
+    if found.difference.clusters < LEAST_CLUSTERS:
+        return f"the changed questions make only {found.difference.clusters} of the {LEAST_CLUSTERS} clusters needed"
     if not judgement.tested:
         return "this model does not answer better with the documents than without them, so their order tests nothing"
-    share = found.difference.largest_loss / judgement.worth
-    return (
-        f'"{arm}" may lose {found.difference.largest_loss:.3f} at most, {share:.1%} of what the documents bring; '
-        f"the margin is {margin:.1%}"
-    )
+    doubt = ""
+    if found.finding == "open" and found.difference.largest_loss <= margin * judgement.worth:
+        doubt = ", and these are too few questions to rely on it"
+    return f"{_loss(judgement, arm)}; the margin is {margin:.1%}{doubt}"
+
+
+def _loss(judgement: Judgement, arm: str) -> str:
+    loss = next(each.difference.largest_loss for each in judgement.comparisons if each.arm == arm)
+    return f'"{arm}" may lose {loss:.3f} at most, {loss / judgement.worth:.1%} of what the documents bring'

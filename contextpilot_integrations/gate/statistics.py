@@ -12,9 +12,10 @@ _PART = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """Mean of ``n`` paired differences, and the ends of its confidence interval."""
+    """Mean of ``n`` paired differences of ``clusters`` clusters, and the ends of its confidence interval."""
 
     n: int
+    clusters: int
     mean: float
     low: float
     high: float
@@ -25,15 +26,24 @@ class Interval:
         return max(0.0, -self.low)
 
 
-def paired_interval(differences: Sequence[float]) -> Interval:
-    """Return the percentile bootstrap interval of the mean (`LEVEL`; `RESAMPLES` seeded resamples of the questions).
+def paired_interval(differences: Sequence[float], clusters: Sequence[str]) -> Interval:
+    """Return the percentile bootstrap interval of the mean (`LEVEL`; `RESAMPLES` seeded resamples of the clusters).
 
-    It depends on the values alone, not on their order, and takes the questions as independent of each other: with
-    several turns of the same conversations it is somewhat too narrow. ``differences`` must not be empty.
+    Questions that share a source or a conversation are not independent of each other: those of one cluster are drawn
+    together. ``clusters`` names that of each difference. The result does not depend on the order of the questions.
+    ``differences`` must not be empty.
     """
-    values = np.sort(np.asarray(differences, dtype=np.float64))
+    values = np.asarray(differences, dtype=np.float64)
+    ascending = np.argsort(values, kind="stable")
+    values, names = values[ascending], np.asarray(clusters)[ascending]
+    _, member = np.unique(names, return_inverse=True)
+    sums, sizes = np.bincount(member, weights=values), np.bincount(member)
+    order = np.lexsort((sizes, sums))
+    sums, sizes = sums[order], sizes[order]
     draw = np.random.default_rng(0)
-    # In parts, as all resamples at once would take gigabytes for a large file.
-    means = [draw.choice(values, (_PART, len(values))).mean(axis=1) for _ in range(RESAMPLES // _PART)]
+    means = []
+    for _ in range(RESAMPLES // _PART):  # in parts, as all resamples at once would take gigabytes for a large file
+        drawn = draw.integers(0, len(sums), (_PART, len(sums)))
+        means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(n=len(values), mean=float(values.mean()), low=float(low), high=float(high))
+    return Interval(n=len(values), clusters=len(sums), mean=float(values.mean()), low=float(low), high=float(high))

@@ -32,5 +32,5 @@ def make_trials(
             group = ORDER
             prompts = order_prompts(case, order_of[case.key], instructions=instructions, seed=seed)
         if prompts:
-            trials.append(Trial(group=group, answers=case.answers, prompts=prompts))
+            trials.append(Trial(group=group, answers=case.answers, prompts=prompts, cluster=case.cluster))
     return trials

@@ -56,8 +56,11 @@ def test_the_table_has_every_arm_its_interval_and_the_largest_loss(server, quest
     lines = {line.split("  ")[0].strip(): line for line in done.stdout.splitlines() if line.strip()}
     assert lines["reordered"].split()[2:] == ["-1.000", "(-1.000", "to", "-1.000)", "1.000", "lost"]
     assert lines["note alone"].split()[3:] == ["+0.000", "(+0.000", "to", "+0.000)", "0.000", "kept"]
-    assert "Order: do not reorder. 31 of 32 questions changed." in done.stdout
-    assert '"reordered" may lose 1.000 at most, 100.0% of what the documents bring; the margin is 5.0%.' in done.stdout
+    assert f"Order: do not reorder. {servers.CODES - 1} of {servers.CODES} questions changed." in done.stdout
+    assert (
+        '"reordered + compact note" may lose 1.000 at most, 100.0% of what the documents bring; the margin is 5.0%.'
+        in done.stdout
+    )
 
 
 def test_a_second_run_asks_nothing_again_and_says_the_same(server, questions):
@@ -78,7 +81,7 @@ def test_a_run_that_broke_off_continues(server, questions):
     server.requests.clear()
     again = run(server.base_url, questions, "--json")
     assert again.stdout == whole.stdout
-    assert len(server.requests) == 2 + 8 * (31 - 10)
+    assert len(server.requests) == 2 + 8 * (servers.CODES - 1 - 10)
     assert scores.read_text().splitlines(keepends=True) == kept
 
 
@@ -108,6 +111,35 @@ def test_too_few_questions_show_nothing(server, tmp_path):
     assert done.exit_code == 1
     assert "Order: not shown. 11 of 12 questions changed." in done.stdout
     assert "Only 11 of the 30 changed questions that are needed." in done.stdout
+
+
+def test_perfect_answers_to_a_few_questions_are_no_proof(server, tmp_path):
+    server.script = [servers.speaking(servers.reads_everything)]
+    done = run(server.base_url, servers.write(tmp_path / "some.jsonl", servers.moved_questions(40)))
+    assert done.exit_code == 1
+    assert "Order: not shown. 39 of 40 questions changed." in done.stdout
+    assert "may lose 0.000 at most" in done.stdout
+    assert "these are too few questions to rely on it." in done.stdout
+
+
+def test_a_note_that_loses_does_not_pass_and_the_way_out_is_named(server, questions):
+    def fooled_by_notes(prompt):
+        return "K1" if "elevance" in prompt else servers.reads_everything(prompt)
+
+    server.script = [servers.speaking(fooled_by_notes)]
+    done = run(server.base_url, questions)
+    assert done.exit_code == 1
+    assert "Order: safe without annotation." in done.stdout
+    assert 'EngineConfig(note="none") would pass.' in done.stdout
+    assert run(server.base_url, questions, "--note", "none").exit_code == 0
+
+
+def test_clusters_come_from_the_file(server, tmp_path):
+    server.script = [servers.speaking(servers.reads_everything)]
+    named = [{**question, "cluster": str(number % 5)} for number, question in enumerate(servers.moved_questions())]
+    done = run(server.base_url, servers.write(tmp_path / "named.jsonl", named))
+    assert done.exit_code == 1
+    assert "The changed questions make only 5 of the 10 clusters needed." in done.stdout
 
 
 def test_turns_of_conversations_test_deduplication(server, tmp_path):

@@ -33,7 +33,7 @@ def test_answers_compare_as_in_squad(answer, gold, exact, f1):
 
 def test_the_interval_is_that_of_the_normal_approximation_for_many_values():
     values = np.random.default_rng(1).normal(0.3, 2.0, 400)
-    found = paired_interval(values.tolist())
+    found = interval(values.tolist())
     half = 1.96 * values.std() / math.sqrt(400)
     assert found.n == 400 and found.mean == pytest.approx(values.mean())
     assert found.low == pytest.approx(found.mean - half, abs=0.02)
@@ -43,19 +43,48 @@ def test_the_interval_is_that_of_the_normal_approximation_for_many_values():
 
 def test_the_interval_covers_the_true_mean_as_often_as_it_says():
     draw = np.random.default_rng(2)
-    found = [paired_interval(draw.normal(0.0, 1.0, 50).tolist()) for _ in range(200)]
+    found = [interval(draw.normal(0.0, 1.0, 50).tolist()) for _ in range(200)]
     covered = sum(each.low <= 0 <= each.high for each in found)
     assert 180 <= covered <= 198  # 95 % of 200 is 190
 
 
 def test_the_interval_depends_on_the_values_alone():
     values = np.random.default_rng(3).normal(size=60).tolist()
-    assert paired_interval(values) == paired_interval(values[::-1])
-    assert paired_interval([0.5]) == paired_interval([0.5])
-    assert (paired_interval([0.5]).low, paired_interval([0.5]).high) == (0.5, 0.5)
+    clusters = [str(number % 7) for number in range(60)]
+    assert interval(values) == interval(values[::-1])
+    assert paired_interval(values, clusters) == paired_interval(values[::-1], clusters[::-1])
+    assert paired_interval(values, clusters) == paired_interval(values, [f"another {name}" for name in clusters])
+    assert (interval([0.5]).low, interval([0.5]).high) == (0.5, 0.5)
 
 
-def records(n=60, spread=0.05, **losses):
+def test_questions_of_one_cluster_count_as_one_where_they_agree():
+    values = np.random.default_rng(5).normal(size=40)
+    alone = interval(values.tolist())
+    together = paired_interval(np.repeat(values, 5).tolist(), [str(number // 5) for number in range(200)])
+    assert (together.n, together.clusters) == (200, 40)
+    assert together.mean == pytest.approx(alone.mean)
+    assert together.high - together.low == pytest.approx(alone.high - alone.low)
+    taken_apart = interval(np.repeat(values, 5).tolist())
+    assert together.high - together.low > 2 * (taken_apart.high - taken_apart.low)
+
+
+def test_the_interval_of_clusters_covers_the_true_mean_as_often_as_it_says():
+    draw = np.random.default_rng(6)
+    clusters = [str(number // 4) for number in range(200)]
+    found = [
+        paired_interval((np.repeat(draw.normal(size=50), 4) + draw.normal(size=200)).tolist(), clusters)
+        for _ in range(200)
+    ]
+    covered = sum(each.low <= 0 <= each.high for each in found)
+    assert 180 <= covered <= 198
+
+
+def interval(values):
+    """Of questions that are independent of each other."""
+    return paired_interval(values, [str(number) for number in range(len(values))])
+
+
+def records(n=200, spread=0.05, **losses):
     """Scores around 1 with documents and 0 without; ``losses`` are mean losses by name of an arm."""
     draw = np.random.default_rng(4)
     arms = {"reordered": REORDERED, "compact": COMPACT, "full": FULL}
@@ -80,7 +109,9 @@ ARMS = (ORIGINAL, REORDERED, COMPACT, FULL, CLOSED_BOOK)
         ({"reordered": 0.2, "compact": 0.2, "full": 0.0}, "compact", "do not reorder"),  # not the note in use
         ({"reordered": 0.2, "compact": 0.2, "full": 0.0}, "full", "keep annotation"),
         ({"reordered": 0.05, "compact": 0.2}, "compact", "do not reorder"),
-        ({"reordered": -0.2, "compact": 0.2}, "compact", "safe to reorder"),
+        ({"reordered": -0.2, "compact": 0.2}, "compact", "safe without annotation"),  # what is sent has lost
+        ({"reordered": 0.0, "compact": 0.2}, "none", "safe to reorder"),
+        ({"reordered": 0.2, "compact": 0.0}, "none", "do not reorder"),
     ],
 )
 def test_verdicts_on_order(losses, note, verdict):
@@ -100,8 +131,25 @@ def test_documents_that_bring_nothing_test_nothing():
 
 def test_a_wider_margin_admits_more():
     lossy = records(reordered=0.1)
-    assert order_verdict(judge(lossy, ARMS, "f1", margin=0.2), "compact") == "safe to reorder"
-    assert order_verdict(judge(lossy, ARMS, "f1", margin=0.0), "compact") == "do not reorder"
+    assert order_verdict(judge(lossy, ARMS, "f1", margin=0.2), "none") == "safe to reorder"
+    assert order_verdict(judge(lossy, ARMS, "f1", margin=0.0), "none") == "do not reorder"
+
+
+def test_answers_that_none_of_a_few_questions_lost_show_nothing():
+    perfect = {ORIGINAL: {"f1": 1.0}, REORDERED: {"f1": 1.0}, CLOSED_BOOK: {"f1": 0.0}}
+    few, many = ([Record(key=str(each), group="order", scores=perfect) for each in range(n)] for n in (50, 100))
+    arms = (ORIGINAL, REORDERED, CLOSED_BOOK)
+    assert [order_verdict(judge(asked, arms, "f1"), "none") for asked in (few, many)] == [
+        "not shown",
+        "safe to reorder",
+    ]
+
+
+def test_clusters_decide_how_much_is_shown():
+    asked = records(reordered=0.0, compact=0.0)
+    few = {record.key: str(int(record.key) % 9) for record in asked}
+    assert order_verdict(judge(asked, ARMS, "f1"), "compact") == "safe to reorder"
+    assert order_verdict(judge(asked, ARMS, "f1", clusters=few), "compact") == "not shown"
 
 
 def test_few_records_or_none_show_nothing():
