@@ -10,13 +10,13 @@ Results = dict[str, Any]
 def order(results: Results) -> str:
     """Log-likelihood per token of the gold answer, by arm and dataset."""
     groups = {name: metrics["log_likelihood"] for name, metrics in results["quality"]["order"].items()}
-    return _table({f"{name}, n = {judged['questions']}": judged for name, judged in groups.items()})
+    return _table({f"{name}, {_asked(judged)}": judged for name, judged in groups.items()})
 
 
 def deduplication(results: Results) -> str:
     """The same for documents that a conversation shows already."""
     judged = results["quality"]["deduplication"]["log_likelihood"]
-    return _table({f"mtrag, n = {judged['questions']}": judged})
+    return _table({f"mtrag, {_asked(judged)}": judged})
 
 
 def answers(results: Results) -> str:
@@ -40,6 +40,10 @@ def _table(groups: dict[str, Any]) -> str:
     without = [judged["comparisons"][-1] for judged in groups.values()]
     rows.append([without[-1]["arm"], *map(_interval, without), ""])
     return table(["arm", *groups, "may lose"], rows)
+
+
+def _asked(judged: Results) -> str:
+    return f"n = {judged['questions']} in {judged['comparisons'][0]['difference']['clusters']} clusters"
 
 
 def _finding(comparison: Results) -> str:
