@@ -5,6 +5,7 @@
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from devtools.vllm import guard
 VERSION = "0.5.0"
 _STEPS = (("install", f"contextpilot=={VERSION}"),)
 _WORKER = Path(__file__).with_name("peer_worker.py")
+_ROOT = Path(__file__).parents[1]
 
 
 def run(job: str, *, limit: float = 1800, **arguments: Any) -> Any:
@@ -32,7 +34,8 @@ def run(job: str, *, limit: float = 1800, **arguments: Any) -> Any:
         given.write_text(json.dumps({"job": job, **arguments}), encoding="utf-8")
         # The guard ends the job with its children when standard input closes, which also comes when we are killed.
         command = [sys.executable, guard.__file__, str(prepare()), str(_WORKER), str(given), str(result)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}  # for the simulated cache
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment) as process:
             try:
                 status = process.wait(limit)
             except subprocess.TimeoutExpired:

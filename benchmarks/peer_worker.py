@@ -1,9 +1,10 @@
-"""Do one job with the public contextpilot package. Run by the interpreter that has it; needs nothing of ours.
+"""Do one job with the public contextpilot package. Run by the interpreter that has it; of ours it has the cache only.
 
 usage: peer_worker.py JOB.json RESULT.json
 
 It is used as its README says: one `ContextPilot` instance, `optimize` for one request after the other, `optimize_batch`
-for a batch, `reorder` and then `deduplicate` for the turns of a conversation. Documents are given by id or by text.
+for a batch or a window, `remove_requests` for what left the cache, `reorder` and then `deduplicate` for the turns of a
+conversation. Documents are given by id or by text.
 """
 
 import json
@@ -28,16 +29,73 @@ def batch(contexts: Contexts) -> dict[str, Any]:
     return {"sent": [[number, *entry] for number, entry in zip(schedule, parsed, strict=True)], "errors": []}
 
 
+def windows(contexts: Contexts, size: int) -> dict[str, Any]:
+    """Reorder and schedule every ``size`` contexts together, each time by a new instance (its stateless use)."""
+    sent, errors = [], []
+    for start in range(0, len(contexts), size):
+        window = contexts[start : start + size]
+        try:
+            sent += [[start + number, *entry] for number, *entry in batch(window)["sent"]]
+        except Exception as error:  # noqa: BLE001  # whatever it raises is a result
+            errors += [[start + number, _name(error)] for number in range(len(window))]
+            sent += [[start + number, context, ""] for number, context in enumerate(window)]
+    return {"sent": sent, "errors": errors}
+
+
 def stream(contexts: Contexts) -> dict[str, Any]:
     """Reorder one context after the other. One that raises is sent as it came, and the next one is tried."""
     pilot, sent, errors = _pilot(), [], []
     for number, context in enumerate(contexts):
         try:
             sent.append([number, *_parse(pilot.optimize(context, ""))])
-        except Exception as error:  # noqa: BLE001  # whatever it raises is a result
-            errors.append([number, f"{type(error).__name__}: {error}"])
+        except Exception as error:  # noqa: BLE001  # as above
+            errors.append([number, _name(error)])
             sent.append([number, context, ""])
     return {"sent": sent, "errors": errors}
+
+
+def synced_stream(contexts: Contexts, weights: dict[str, int], capacity: int) -> dict[str, Any]:
+    """`stream` beside a cache of ``capacity`` tokens, which tells the pilot what it lost to each request.
+
+    ``reused`` are the tokens that the cache had, ``known`` the requests that the pilot knows in the end.
+    """
+    pilot, cache, sent, errors, reused = _pilot(), _Cache(weights, capacity), [], [], 0
+    for number, context in enumerate(contexts):
+        before = pilot.get_all_request_ids()
+        documents, note, request = context, "", None
+        try:
+            documents, note = _parse(pilot.optimize(context, ""))
+            (request,) = pilot.get_all_request_ids() - before
+        except Exception as error:  # noqa: BLE001  # as above
+            errors.append([number, _name(error)])
+        sent.append([number, documents, note])
+        matched, gone = cache.send(documents, request)
+        reused += matched
+        for each in gone:  # one at a time, as sets of names have no order that repeats
+            pilot.remove_requests({each})
+    return {"sent": sent, "errors": errors, "reused": reused, "known": len(pilot.get_all_request_ids())}
+
+
+class _Cache:
+    """`contextpilot_core.simulated_cache`, which here also names the requests that leave it.
+
+    A request leaves when the last document of its prompt does: so it is with the hook for SGLang.
+    """
+
+    def __init__(self, weights: dict[str, int], capacity: int) -> None:
+        from contextpilot_core.blocks import BlockTable  # not at the top: other jobs measure memory
+        from contextpilot_core.cache_view import CacheView
+
+        self._blocks, self._weights = BlockTable(), weights
+        self._view = CacheView(self._blocks, capacity=capacity, max_requests=sys.maxsize)
+
+    def send(self, documents: list[str], request: str | None) -> tuple[int, list[str]]:
+        """Take a prompt in: (the tokens of it that were cached, the requests that left)."""
+        path = [self._blocks.intern(each.encode(), lambda each=each: self._weights[each]) for each in documents]
+        matched = sum(self._blocks.tokens[block] for block in path[: self._view.cached_blocks(path)])
+        gone = self._view.admit(path, request)
+        self._blocks.release(path)
+        return matched, gone
 
 
 def turns(conversations: list[Contexts]) -> list[list[dict[str, list[str]]]]:
@@ -94,7 +152,7 @@ def latency(contexts: Contexts, checkpoints: list[int], around: int, cpu_seconds
         try:
             pilot.reorder(context)
         except Exception as raised:  # noqa: BLE001  # as above
-            error = f"{type(raised).__name__}: {raised}"
+            error = _name(raised)
             break
         times.append((time.process_time() - before) * 1e6)
         if time.process_time() > cpu_seconds:
@@ -105,6 +163,10 @@ def latency(contexts: Contexts, checkpoints: list[int], around: int, cpu_seconds
 
 def _pilot() -> Any:
     return contextpilot.ContextPilot(use_gpu=False)
+
+
+def _name(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _parse(prompt: list[dict[str, str]]) -> tuple[list[str], str]:
@@ -128,7 +190,9 @@ def _cpu_seconds() -> float:
 
 JOBS: dict[str, Callable[..., Any]] = {
     "batch": batch,
+    "windows": windows,
     "stream": stream,
+    "synced_stream": synced_stream,
     "turns": turns,
     "build": build,
     "latency": latency,

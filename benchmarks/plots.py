@@ -18,7 +18,8 @@ from benchmarks.scoring import USUAL  # noqa: E402
 Results = dict[str, Any]
 PAGES = {"light": ("#1f2328", "#d1d9e0"), "dark": ("#e6edf3", "#3d444d")}
 """Page -> colours of the text and of the grid; the background is transparent."""
-COLOURS = {"plain": "#8b949e", "ggr": "#2da44e", "peer": "#3b82f6", "ours": "#f0683c", "window": "#d4a017"}
+COLOURS = {"plain": "#8b949e", "ggr": "#2da44e", "peer": "#3b82f6", "ours": "#f0683c"}
+COLOURS |= {"peer_window": "#a371f7", "window": "#d4a017"}
 LABELS = {"plain": "retrieval order", "ggr": "GGR", "peer": "contextpilot 0.5.0", "ours": "ours"}
 
 
@@ -39,13 +40,14 @@ def reuse_by_trace(results: Results) -> Figure:
     traces = results["reuse"]["traces"]
     names = sorted(traces, key=lambda name: traces[name]["arms"]["ours_offline"][USUAL])
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 7.4), sharey=True)
-    for axes, title, mode, others in (
-        (left, "as a batch", "offline", ("plain", "ggr")),
-        (right, "one by one", "online", ("plain",)),
+    for axes, title, mode, peer_mode, others in (
+        (left, "as a batch", "offline", "offline", ("plain", "ggr")),
+        (right, "one by one", "online", "online_synced", ("plain",)),
     ):
         rows = {LABELS[arm]: (arm, [traces[name]["arms"][arm][USUAL] for name in names]) for arm in others}
-        rows[LABELS["peer"]] = ("peer", [_peer(results, name, mode) for name in names])
+        rows[LABELS["peer"]] = ("peer", [_peer(results, name, peer_mode) for name in names])
         if mode == "online":
+            rows["0.5.0, 32 waiting"] = ("peer_window", [_peer(results, name, "window_32") for name in names])
             rows["ours, 32 waiting"] = ("window", [traces[name]["arms"]["ours_window_32"][USUAL] for name in names])
         rows[LABELS["ours"]] = ("ours", [traces[name]["arms"][f"ours_{mode}"][USUAL] for name in names])
         for label, (colour, values) in rows.items():
@@ -132,8 +134,9 @@ def _curves(
         for text, colour, line, curve in (
             ("retrieval order", "plain", "-", arms["plain"]),
             ("GGR, batch", "ggr", "-", arms["ggr"]),
-            ("0.5.0, one by one", "peer", ":", peer["online"]["curve"]),
+            ("0.5.0, one by one", "peer", ":", peer["online_synced"]["curve"]),
             ("0.5.0, batch", "peer", "-", peer["offline"]["curve"]),
+            ("0.5.0, 32 waiting", "peer_window", "-", peer["window_32"]["curve"]),
             ("ours, one by one", "ours", ":", arms["ours_online"]),
             ("ours, 32 waiting", "window", "-", arms["ours_window_32"]),
             ("ours, batch", "ours", "-", arms["ours_offline"]),

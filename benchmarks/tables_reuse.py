@@ -14,6 +14,15 @@ BY_CACHE = (
     "narrativeqa.trace.dense",
     "locomo_mem.conversations.bm25",
 )
+MODES = {
+    "offline": "batch",
+    "online": "one by one, not told of evictions",
+    "online_synced": "one by one, told of evictions",
+    "window_8": "W = 8",
+    "window_32": "W = 32",
+    "window_128": "W = 128",
+}
+"""How 0.5.0 is used, in the results and in words."""
 
 
 def headline(results: Results) -> str:
@@ -49,9 +58,13 @@ def online(results: Results) -> str:
         "plain": "retrieval order",
         "paper_online": "paper",
         "peer_online": "0.5.0",
+        "peer_online_synced": "0.5.0, told of evictions",
         "ours_online": "**ours**",
+        "peer_window_8": "0.5.0, W = 8",
         "ours_window_8": "**ours, W = 8**",
+        "peer_window_32": "0.5.0, W = 32",
         "ours_window_32": "**ours, W = 32**",
+        "peer_window_128": "0.5.0, W = 128",
         "ours_window_128": "**ours, W = 128**",
     }
     return _traces(results, columns)
@@ -66,8 +79,9 @@ def by_cache(results: Results) -> str:
         "peer_offline": "0.5.0, batch",
         "ours_offline": "**ours, batch**",
         "paper_online": "paper, one by one",
-        "peer_online": "0.5.0, one by one",
+        "peer_online_synced": "0.5.0, one by one",
         "ours_online": "**ours, one by one**",
+        "peer_window_32": "0.5.0, W = 32",
         "ours_window_32": "**ours, W = 32**",
     }
     rows = []
@@ -79,14 +93,16 @@ def by_cache(results: Results) -> str:
 
 
 def net(results: Results) -> str:
-    """Whole KV blocks of 16, less the tokens of the notes."""
-    head = ["trace", "retrieval order", "0.5.0, one by one", "**ours, one by one**", "(before the notes)"]
-    head += ["**ours, W = 32**", "0.5.0, batch", "**ours, batch**"]
+    """Whole KV blocks of 16, less the tokens of the notes, and before that."""
+    head = ["trace", "retrieval order"]
+    for mode in ("one by one", "W = 32", "batch"):
+        head += [f"0.5.0, {mode}", "(before the notes)", f"**ours, {mode}**", "(before the notes)"]
     rows = []
     for name, row in results["reuse"]["traces"].items():
         own, peer = row["whole_kv_blocks"], results["peer"]["traces"][name]
-        cells = [own["plain"]["net"], _peer_net(peer["online"]), own["ours_online"]["net"], own["ours_online"]["reuse"]]
-        cells += [own["ours_window_32"]["net"], _peer_net(peer["offline"]), own["ours_offline"]["net"]]
+        cells = [own["plain"]["net"]]
+        for arm, other in (("online", "online_synced"), ("window_32", "window_32"), ("offline", "offline")):
+            cells += _net(peer[other].get("whole_kv_blocks")) + _net(own[f"ours_{arm}"])
         rows.append([name, *[percent(cell) for cell in cells]])
     return table(head, rows)
 
@@ -109,13 +125,12 @@ def faults(results: Results) -> str:
     for name, modes in results["peer"]["traces"].items():
         for mode, row in modes.items():
             if row["reuse"] is None:
-                rows.append([name, mode, "not done in the time", "", ""])
+                rows.append([name, MODES[mode], "not done in the time", "", ""])
                 continue
             found, error = row["faults"], row["first_error"]
             if row["errors"] or found["lost"] or found["added"] or found["requests"]:
                 raised = f"{row['errors']:,}, first at {error[0]:,}: `{error[1][:90]}`" if error else "0"
-                cells = [_count(found, "lost"), _count(found, "added")]
-                rows.append([name, {"online": "one by one", "offline": "batch"}[mode], raised, *cells])
+                rows.append([name, MODES[mode], raised, _count(found, "lost"), _count(found, "added")])
     return table(["trace", "mode", "requests that raise", "documents lost", "documents added"], rows)
 
 
@@ -123,8 +138,8 @@ def _count(found: dict[str, Any], what: str) -> str:
     return f"{found[what]:,}, first in request {found[f'first_{what}']:,}" if found[what] else "0"
 
 
-def _peer_net(row: dict[str, Any]) -> float | None:
-    return row["whole_kv_blocks"]["net"] if row["reuse"] is not None else None
+def _net(row: dict[str, float] | None) -> list[float | None]:
+    return [row["net"], row["reuse"]] if row else [None, None]
 
 
 def _traces(results: Results, columns: dict[str, str], *, traces: tuple[str, ...] = ()) -> str:

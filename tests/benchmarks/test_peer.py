@@ -37,6 +37,36 @@ def test_a_request_that_raises_is_sent_as_it_came_and_told():
     assert sorted(answer["sent"][2][1]) == ["a", "b"]
 
 
+def test_evictions_reach_the_index():
+    contexts = [["a", "b"], ["c", "d"], ["e", "a", "b"]]
+    weights = dict.fromkeys("abcde", 10)
+    roomy, tiny = (
+        peer.run("synced_stream", contexts=contexts, weights=weights, capacity=capacity) for capacity in (1000, 20)
+    )
+    assert roomy["errors"] == tiny["errors"] == []
+    assert roomy["sent"] == peer.run("stream", contexts=contexts)["sent"]
+    assert (roomy["sent"][2][1], roomy["reused"], roomy["known"]) == (["a", "b", "e"], 20, 3)
+    assert (tiny["sent"][2][1], tiny["reused"], tiny["known"]) == (["e", "a", "b"], 0, 1)
+
+
+def test_a_window_is_a_batch_of_its_own():
+    contexts = [["a", "b", "c"], ["x", "y"], ["c", "a"], ["y", "z"], ["a", "c"]]
+    answer = peer.run("windows", contexts=contexts, size=2)
+    assert answer["errors"] == []
+    numbers = [number for number, _, _ in answer["sent"]]
+    assert [set(numbers[:2]), set(numbers[2:4]), set(numbers[4:])] == [{0, 1}, {2, 3}, {4}]
+    for start in (0, 2, 4):
+        alone = peer.run("batch", contexts=contexts[start : start + 2])["sent"]
+        assert answer["sent"][start : start + 2] == [[start + number, *entry] for number, *entry in alone]
+
+
+def test_a_window_that_raises_is_sent_as_it_came():
+    bad = [["nested"]]  # no document
+    answer = peer.run("windows", contexts=[["a", "b"], ["b", "a"], bad, ["a"]], size=2)
+    assert answer["sent"][2:] == [[2, bad, ""], [3, ["a"], ""]]
+    assert [number for number, _ in answer["errors"]] == [2, 3]
+
+
 def test_what_was_sent_once_becomes_a_hint_in_a_later_turn():
     (turns,) = peer.run("turns", conversations=[[["a", "b"], ["b", "c"]]])
     assert sorted(turns[0]["documents"]) == ["a", "b"]
@@ -56,7 +86,7 @@ def test_a_job_that_takes_too_long_is_given_up():
 
 @pytest.mark.parametrize("name", ["hotpotqa.trace.bm25", "qasper.trace.dense"])
 def test_a_trace_measured_again_gives_the_committed_figures(name, data_dir):
-    from benchmarks.peer_reuse import JOBS, _arm
+    from benchmarks.peer_reuse import arms
 
     committed = json.loads((RESULTS / "peer.json").read_text("utf-8"))["traces"][name]
-    assert json.loads(json.dumps({arm: _arm(name, job) for arm, job in JOBS.items()})) == committed
+    assert json.loads(json.dumps(arms(name))) == committed
