@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from contextpilot_core.diagnose import Diagnosis, diagnose
 from contextpilot_core.errors import ContextPilotError
@@ -32,7 +33,7 @@ def doctor(
         found = [(file, prompt) for file in files for prompt in read_prompts(file)]
         diagnosis = diagnose([prompt for _, prompt in found], kv_block=kv_block)
     except ContextPilotError as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", markup=True, highlight=False)
+        Console(stderr=True).print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
         raise typer.Exit(2) from error
     names = [str(file) for file, _ in found]
     if as_json:

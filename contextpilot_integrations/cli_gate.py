@@ -94,7 +94,7 @@ def gate(
         typer.echo(json.dumps({"model": server.model, "margin": margin, "note": note.value, **asdict(found)}))
     else:
         _show(found, Console())
-    raise typer.Exit(0 if found.safe else 1)
+    raise typer.Exit(2 if not found.measured else 0 if found.safe else 1)
 
 
 def _ask(trials: Sequence[Trial], scorer: Scorer, scores: ScoreFile, console: Console) -> list[Record]:

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("benchmarks", "notebooks")
 """Their README.md, pictures and notebooks become pages and pictures under the same names."""
 
+_OUTSIDE = re.compile(rf"\]\(\.\./(?=(\.\./)*({'|'.join(FOLDERS)})/)")
 _FETCHED = re.compile(r"""<(?:(?:script|img|iframe)\b[^>]*\bsrc|link\b[^>]*\bhref)=["'](?:https?:)?//""")
 _log = logging.getLogger(f"mkdocs.hooks.{__name__}")  # a warning here fails a strict build
 
@@ -34,10 +35,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fill in what the code knows; in the build, a notebook is a page."""
+    """Fill in what the code knows; in the build, a notebook is a page, and other folders stand inside ``docs``."""
     rows = "\n".join(f"| `{kind}` | {meaning} | {advice} |" for kind, (meaning, advice) in MEANINGS.items())
     markdown = markdown.replace("<!-- findings -->", rows)
-    return markdown.replace(".ipynb)", ".md)") if page.file.src_uri.startswith("notebooks/") else markdown
+    if page.file.src_uri.startswith("notebooks/"):
+        return markdown.replace(".ipynb)", ".md)")
+    return _OUTSIDE.sub("](", markdown)
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:

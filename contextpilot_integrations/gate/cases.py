@@ -90,7 +90,8 @@ def _turn(value: Mapping[str, Any]) -> Turn:
 
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
-        raise TypeError(f"expected a list of texts with one text or more, got {type(value).__name__}")
+        kind = "an empty one" if value == [] else type(value).__name__
+        raise TypeError(f"expected a list of texts with one text or more, got {kind}")
     return tuple(dict.fromkeys(_text(entry) for entry in value))
 
 

@@ -27,15 +27,20 @@ class ScoreFile:
         """Open a file of equal settings, or begin one; a last line that broke off is taken away.
 
         Raises:
-            ConfigError: the file was written with other settings, or is no file of scores.
+            ConfigError: the file was written with other settings, is no file of scores, or cannot be used.
         """
         self._path = path
         self.records: dict[str, Record] = {}
-        if path.exists():
-            self._read(settings)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(_line({"settings": dict(settings)}), "utf-8")
+        try:
+            if path.exists():
+                self._read(settings)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(_line({"settings": dict(settings)}), "utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"{path} cannot be read and written ({type(error).__name__}); name another file for the scores"
+            ) from error
 
     def add(self, record: Record) -> None:
         """Append a record."""
@@ -45,9 +50,9 @@ class ScoreFile:
         self.records[record.key] = Record(key=record.key, group=record.group, scores=rounded)
 
     def _read(self, settings: Mapping[str, object]) -> None:
-        text = self._path.read_text("utf-8")
-        whole = text[: text.rfind("\n") + 1]
         try:
+            text = self._path.read_text("utf-8")
+            whole = text[: text.rfind("\n") + 1]
             head, *lines = [json.loads(line) for line in whole.splitlines()]
             found = head["settings"]
             self.records = {line["key"]: Record(**line) for line in lines}

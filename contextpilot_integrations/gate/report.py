@@ -57,6 +57,11 @@ class Report:
         return tuple(part for part in (self.order, self.dedup) if part is not None)
 
     @property
+    def measured(self) -> bool:
+        """Whether anything was asked at all."""
+        return any(part.judgement is not None for part in self.parts)
+
+    @property
     def safe(self) -> bool:
         """Whether every part passes."""
         return all(part.safe for part in self.parts)

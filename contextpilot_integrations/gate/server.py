@@ -21,7 +21,7 @@ Metric = Literal["likelihood", "answers"]
 LIKELIHOOD, F1, EXACT = "log_likelihood", "f1", "exact"
 
 _PROBE: tuple[Mapping[str, Any], ...] = ({"role": "user", "content": "Say hello."},)
-_OTHER_SHAPE = (LookupError, TypeError, ValueError)  # what reading an answer of another shape raises
+_OTHER_SHAPE = (LookupError, TypeError, ValueError, AttributeError)  # what reading an answer of another shape raises
 _FORCE = 1e9  # added to a logit: no other token can win; the probability reported is the one before
 
 
@@ -59,12 +59,9 @@ class ServerScorer:
         try:
             return {arm: self._ask(messages, answers) for arm, messages in prompts.items()}
         except (openai.OpenAIError, *_OTHER_SHAPE) as error:
-            # The server's own words may hold the prompt: its status says enough.
-            status = f", status {error.status_code}" if isinstance(error, openai.APIStatusError) else ""
             raise ConfigError(
-                f"the server did not answer as it should ({type(error).__name__}{status}); "
-                "when a prompt is too long for its context, leave that question out; then start again: what was "
-                "scored is kept"
+                f"the server did not answer as it should ({_kind(error)}); when a prompt is too long for its context, "
+                "leave that question out; then start again: what was scored is kept"
             ) from error
 
 
@@ -74,12 +71,26 @@ def connect(base_url: str, model: str | None, api_key: str | None) -> Iterator[S
     openai = extras.load("openai", extra="client")
     with openai.OpenAI(base_url=base_url, api_key=api_key or "none") as client:
         try:
-            yield Server(client, model or client.models.list().data[0].id)
-        except (openai.APIConnectionError, openai.NotFoundError, IndexError) as error:
-            raise ConfigError(
-                f"--base-url {base_url} does not answer as an OpenAI-compatible endpoint ({type(error).__name__}); "
-                "start the server there, or correct --base-url, which usually ends in /v1, and --model"
-            ) from error
+            name = model or client.models.list().data[0].id
+        except (openai.OpenAIError, *_OTHER_SHAPE) as error:
+            raise _no_endpoint(base_url, error) from error
+        try:
+            yield Server(client, name)
+        except openai.OpenAIError as error:
+            raise _no_endpoint(base_url, error) from error
+
+
+def _no_endpoint(base_url: str, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"--base-url {base_url} does not answer as an OpenAI-compatible endpoint ({_kind(error)}); start the server "
+        "there, or correct --base-url, which usually ends in /v1, --model and --api-key"
+    )
+
+
+def _kind(error: Exception) -> str:
+    """The server's own words may hold the prompt, or be a page of HTML: kind and status say enough."""
+    status = getattr(error, "status_code", None)
+    return type(error).__name__ + ("" if status is None else f", status {status}")
 
 
 def choose_scorer(server: Server, metric: Metric | None, *, answer_tokens: int) -> ServerScorer:

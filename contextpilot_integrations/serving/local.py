@@ -26,7 +26,8 @@ class LocalEngine:
             client = ContextPilotClient(engine.client(), model=engine.model)
 
     Its prefix cache is the longest common prefix per slot, and whole prompts in host memory. Every answer reports
-    its cached tokens. Answers are deterministic: the temperature is 0 unless a request asks for another.
+    its cached tokens. The temperature is 0 unless a request asks for another; what the cache holds can still
+    move a likelihood a little.
     """
 
     def __init__(

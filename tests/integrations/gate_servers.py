@@ -33,6 +33,20 @@ def speaking(reader):
     return behave
 
 
+def saying(text, status):
+    """Whatever is asked."""
+
+    def behave(exchange):
+        data = text.encode()
+        exchange.handler.send_response(status)
+        exchange.handler.send_header("Content-Type", "text/html" if text.startswith("<") else "application/json")
+        exchange.handler.send_header("Content-Length", str(len(data)))
+        exchange.handler.end_headers()
+        exchange.handler.wfile.write(data)
+
+    return behave
+
+
 def documents(prompt):
     """The bodies of a prompt by label."""
     return {int(label): body for label, body in re.findall(r"\[Doc (\d+)\]\n===\n(.*?)\n===", prompt, re.DOTALL)}

@@ -21,13 +21,14 @@ def questions(tmp_path):
     return servers.write(tmp_path / "questions.jsonl", servers.moved_questions())
 
 
-def run(base_url, questions, *options):
+def run(base_url, questions, *options, model="m", resume=None):
     testing = require("typer.testing")
     require("rich")
     from contextpilot_integrations.cli_app import app
 
-    resume = questions.with_name("scores.jsonl")
-    fixed = ["--base-url", base_url, "--model", "m", "--questions", str(questions), "--resume", str(resume)]
+    resume = resume or questions.with_name("scores.jsonl")
+    fixed = ["--base-url", base_url, "--questions", str(questions), "--resume", str(resume)]
+    fixed += ["--model", model] if model else []
     return testing.CliRunner().invoke(app, ["gate", *fixed, *options], catch_exceptions=False)
 
 
@@ -210,6 +211,40 @@ def test_a_server_that_is_not_there(questions):
     done = run("http://127.0.0.1:9/v1", questions)
     assert done.exit_code == 2
     assert "--base-url http://127.0.0.1:9/v1 does not answer as an OpenAI-compatible endpoint" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [("<html>Sign in</html>", 200), ('{"data": []}', 200), ('{"data": null}', 200), ("{}", 401), ("{}", 500)],
+)
+def test_what_is_no_endpoint_measures_nothing(server, questions, reply, status):
+    server.script = [servers.saying(reply, status)]
+    done = run(server.base_url, questions, model=None)
+    assert done.exit_code == 2
+    assert "does not answer as an OpenAI-compatible endpoint" in done.stderr and "Sign in" not in done.stderr
+    done = run(server.base_url, questions)
+    assert done.exit_code == 2
+    assert "the server did not answer as it should" in done.stderr and "Sign in" not in done.stderr
+
+
+def test_a_score_file_that_cannot_be_used_is_named(server, questions, tmp_path):
+    server.script = [servers.speaking(servers.reads_everything)]
+    (tmp_path / "binary").write_bytes(bytes(range(128, 256)))
+    for name, told in (
+        ("", "IsADirectoryError"),
+        ("binary", "is no file of scores"),
+        ("binary/x", "cannot be read and written"),
+    ):
+        done = run(server.base_url, questions, resume=tmp_path / name)
+        assert done.exit_code == 2
+        assert told in done.stderr
+
+
+def test_questions_that_nothing_changes_measure_nothing(server, tmp_path):
+    server.script = [servers.speaking(servers.reads_everything)]
+    done = run(server.base_url, servers.write(tmp_path / "one.jsonl", servers.moved_questions(1)))
+    assert done.exit_code == 2
+    assert "The engine changed none of these questions, so nothing was asked." in done.stdout
 
 
 def test_likelihoods_that_a_server_has_not(server, questions):
