@@ -11,7 +11,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402  # after the choice of the backend
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.ticker import FuncFormatter  # noqa: E402
+from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: E402
 
 from benchmarks.scoring import USUAL  # noqa: E402
 
@@ -105,10 +105,10 @@ def latency(results: Results) -> Figure:
     figure, axes = plt.subplots(figsize=(7, 3.8))
     for arm, rows in (("ours", results["scaling"]["latency"]), ("peer", results["peer_latency"]["live"])):
         live = [int(number) for number in rows]
-        low, high = ([row[key] / 1000 for row in rows.values()] for key in ("p50_us", "p99_us"))
+        low, high = ([row[key] for row in rows.values()] for key in ("p50_us", "p99_us"))
         axes.loglog(live, low, "o-", color=COLOURS[arm], label=LABELS[arm])
         axes.fill_between(live, low, high, color=COLOURS[arm], alpha=0.18, linewidth=0)
-    axes.set(title="CPU milliseconds per request, median to 99th percentile", xlabel="live contexts")
+    axes.set(title="CPU microseconds per request, median to 99th percentile", xlabel="live contexts", ylim=(100, None))
     _plain_numbers(axes)
     axes.legend(loc="best")
     return figure
@@ -163,6 +163,7 @@ def _short(name: str) -> str:
 def _plain_numbers(axes: Axes) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 @contextmanager
