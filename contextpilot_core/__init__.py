@@ -1,5 +1,6 @@
 """The reuse engine: plans retrieval-augmented prompts so that they share prefixes with what is cached."""
 
+from contextpilot_core.batch_plan import BatchPlan
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import (
@@ -16,7 +17,7 @@ from contextpilot_core.errors import (
 )
 from contextpilot_core.kv_mirror import KVMirror
 from contextpilot_core.observer import Observer
-from contextpilot_core.plan import BatchPlan, Plan
+from contextpilot_core.plan import Plan
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import (
     ContextBlock,

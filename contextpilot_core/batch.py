@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from contextpilot_core.arrange import arrange, group, leads, schedule
+from contextpilot_core.batch_plan import BatchPlan
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.context_tree import ContextTree
 from contextpilot_core.index import Arranged, Lead
 from contextpilot_core.intake import Prepared
-from contextpilot_core.plan import BatchPlan, Plan
+from contextpilot_core.plan import Plan
 from contextpilot_core.registry import Opened, Registry
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from contextpilot_core.batch import learn, plan_batch
+from contextpilot_core.batch_plan import BatchPlan
 from contextpilot_core.blocks import BlockTable
 from contextpilot_core.cache_reports import CacheReports
 from contextpilot_core.cache_view import CacheView
@@ -14,7 +15,7 @@ from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.intake import Prepared, prepare
 from contextpilot_core.kv_mirror import KVMirror
 from contextpilot_core.observer import Observer, Told
-from contextpilot_core.plan import BatchPlan, Plan
+from contextpilot_core.plan import Plan
 from contextpilot_core.registry import Registry
 from contextpilot_core.shared import Journal
 from contextpilot_core.tokens import TokenCounter, checked, estimate_tokens

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from contextpilot_core.batch_plan import BatchPlan
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, TraceError
 from contextpilot_core.metrics import net_reuse, reuse, upper_bound
-from contextpilot_core.plan import BatchPlan, Plan
+from contextpilot_core.plan import Plan
 from contextpilot_core.simulated_cache import SimulatedCache
 from contextpilot_core.traces import Document, TraceItem
 from contextpilot_core.types import ContextRequest

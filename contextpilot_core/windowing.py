@@ -11,11 +11,11 @@ from math import inf
 
 from contextpilot_core.arrange import leads
 from contextpilot_core.batch import Arrangement, by_head, context_of, plan_batch, plan_together, session_of
+from contextpilot_core.batch_plan import BatchPlan
 from contextpilot_core.clustering_window import Families, cached_families
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.index import Arranged, Path
 from contextpilot_core.intake import Prepared
-from contextpilot_core.plan import BatchPlan
 from contextpilot_core.registry import Opened, Registry
 from contextpilot_core.scheduling import keep_session_order
 
