@@ -9,8 +9,8 @@ from rich.progress import track
 from benchmarks import peer
 from benchmarks.data import Turn, conversations, corpus
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.plan import Plan
+from contextpilot_core.engine.engine import ReuseEngine
+from contextpilot_core.plan.plan import Plan
 from contextpilot_core.types import Message
 from contextpilot_integrations.demo.arms import PLAIN
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from contextpilot_core.traces import Document, TraceItem, load_corpus, load_trace
+from contextpilot_core.replay.traces import Document, TraceItem, load_corpus, load_trace
 
 TRACES = (
     "graphrag_medical.trace.bm25",

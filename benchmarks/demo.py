@@ -17,7 +17,7 @@ def measure() -> dict[str, Any]:
 
 def _run(seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        script = "from contextpilot_integrations.cli import main; main()"
+        script = "from contextpilot_integrations.cli.main import main; main()"
         command = [sys.executable, "-c", script, "demo", "--seed", str(seed), "--out", folder]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         report: dict[str, dict[str, dict[str, Any]]] = json.loads((Path(folder) / "report.json").read_text())

@@ -7,7 +7,7 @@ from rich.progress import track
 from benchmarks.data import contexts, corpus, trace
 from benchmarks.scoring import CACHES, KV_BLOCK, USUAL
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.replay import ReplayResult, replay
+from contextpilot_core.replay.run import ReplayResult, replay
 
 TRACES = ("hotpotqa.trace.bm25", "hotpotqa.trace.dense", "musique.trace.bm25", "musique.trace.dense")
 

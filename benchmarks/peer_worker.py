@@ -77,14 +77,14 @@ def synced_stream(contexts: Contexts, weights: dict[str, int], capacity: int) ->
 
 
 class _Cache:
-    """`contextpilot_core.simulated_cache`, which here also names the requests that leave it.
+    """`contextpilot_core.replay.simulated_cache`, which here also names the requests that leave it.
 
     A request leaves when the last document of its prompt does: so it is with the hook for SGLang.
     """
 
     def __init__(self, weights: dict[str, int], capacity: int) -> None:
-        from contextpilot_core.blocks import BlockTable  # not at the top: other jobs measure memory
-        from contextpilot_core.cache_view import CacheView
+        from contextpilot_core.cache.blocks import BlockTable  # not at the top: other jobs measure memory
+        from contextpilot_core.cache.estimate import CacheView
 
         self._blocks, self._weights = BlockTable(), weights
         self._view = CacheView(self._blocks, capacity=capacity, max_requests=sys.maxsize)

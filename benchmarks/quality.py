@@ -27,9 +27,9 @@ from benchmarks.quality_trials import (
     trials,
 )
 from contextpilot_integrations.gate.arms import CLOSED_BOOK, COMPACT, DEDUP_ARMS, ORDER_ARMS, ORIGINAL, REORDERED
-from contextpilot_integrations.gate.evaluate import Trial, evaluate
 from contextpilot_integrations.gate.records import Record, ScoreFile
 from contextpilot_integrations.gate.server import EXACT, F1, LIKELIHOOD
+from contextpilot_integrations.gate.trials import Trial, evaluate
 from contextpilot_integrations.gate.verdict import MARGIN, judge
 
 SCORES = Path(__file__).parent / "results" / "quality.scores.jsonl"

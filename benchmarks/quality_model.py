@@ -8,8 +8,8 @@ from torch.nn.functional import linear
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from benchmarks.quality_trials import ANSWER_TOKENS, GENERATED_TOKENS
-from contextpilot_integrations.gate.answers import exact_match, token_f1
 from contextpilot_integrations.gate.arms import Messages
+from contextpilot_integrations.gate.scoring import exact_match, token_f1
 from contextpilot_integrations.gate.server import EXACT, F1, LIKELIHOOD
 
 

@@ -17,8 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from benchmarks.data import corpus, data_folder
 from contextpilot_integrations.gate.arms import dedup_prompts, order_prompts
 from contextpilot_integrations.gate.cases import Case, Turn
-from contextpilot_integrations.gate.evaluate import Trial
-from contextpilot_integrations.gate.orders import engine_orders
+from contextpilot_integrations.gate.trials import Trial, engine_orders
 
 TOP_K = 8
 CACHE_TOKENS = 40_000

@@ -8,7 +8,7 @@ from benchmarks.data import TRACES, contexts, corpus, trace
 from benchmarks.orders import by_frequency, by_greedy_groups, in_arrival
 from benchmarks.scoring import CACHES, CURVES, KV_BLOCK, USUAL, Steps, curve, reuse_by_cache, share, steps
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.replay import ReplayResult, replay
+from contextpilot_core.replay.run import ReplayResult, replay
 
 WINDOWS = (8, 32, 128)
 SELECTION = ("multihoprag.trace.bm25", "qasper_ev.trace.dense", "narrativeqa.trace.dense")

@@ -13,11 +13,11 @@ from typing import Any
 from rich.progress import track
 
 from benchmarks.data import prose, synthetic_text, zipf_contexts
-from contextpilot_core.blocks import BlockTable
-from contextpilot_core.cache_view import CacheView
+from contextpilot_core.cache.blocks import BlockTable
+from contextpilot_core.cache.estimate import CacheView
+from contextpilot_core.clustering.orders import prefix_first
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.ordering import prefix_first
+from contextpilot_core.engine.engine import ReuseEngine
 from contextpilot_core.types import ContextRequest
 
 SMALL, LARGE = (3_000, 200), (20_000, 1_000)

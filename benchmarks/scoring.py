@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.orders import Sent
-from contextpilot_core.simulated_cache import SimulatedCache
+from contextpilot_core.replay.simulated_cache import SimulatedCache
 
 CACHES: dict[str, int | None] = {"10000": 10_000, "40000": 40_000, "160000": 160_000, "unbounded": None}
 """Sizes in tokens."""

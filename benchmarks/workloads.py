@@ -12,8 +12,8 @@ from typing import Any
 from benchmarks import peer
 from benchmarks.data import Turn, conversations, corpus, questions
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.plan import Plan
+from contextpilot_core.engine.engine import ReuseEngine
+from contextpilot_core.plan.plan import Plan
 from contextpilot_core.types import ContextRequest, Message
 from contextpilot_integrations.demo.arms import PLAIN
 

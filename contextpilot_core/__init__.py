@@ -1,8 +1,9 @@
 """The reuse engine: plans retrieval-augmented prompts so that they share prefixes with what is cached."""
 
-from contextpilot_core.batch_plan import BatchPlan
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.engine import ReuseEngine
+from contextpilot_core.engine.engine import ReuseEngine
+from contextpilot_core.engine.observer import Observer
+from contextpilot_core.engine.scheduler import WindowScheduler
 from contextpilot_core.errors import (
     ConfigError,
     ContextPilotError,
@@ -15,9 +16,8 @@ from contextpilot_core.errors import (
     TooManyContextsError,
     TraceError,
 )
-from contextpilot_core.kv_mirror import KVMirror
-from contextpilot_core.observer import Observer
-from contextpilot_core.plan import Plan
+from contextpilot_core.mirror.mirror import KVMirror
+from contextpilot_core.plan.plan import BatchPlan, Plan
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import (
     ContextBlock,
@@ -32,7 +32,6 @@ from contextpilot_core.types import (
     Segment,
     Served,
 )
-from contextpilot_core.window import WindowScheduler
 
 __all__ = [
     "BatchPlan",

@@ -3,7 +3,7 @@
 import importlib
 from types import ModuleType
 
-from contextpilot_core.errors import MissingExtraError
+from contextpilot_core import MissingExtraError
 
 
 def load(module: str, *, extra: str) -> ModuleType:

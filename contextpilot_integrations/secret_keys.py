@@ -1,6 +1,6 @@
 """Secrets that an application configures: checked where they come in, and shown by no error."""
 
-from contextpilot_core.errors import ConfigError
+from contextpilot_core import ConfigError
 
 _FEWEST_BYTES = 16
 

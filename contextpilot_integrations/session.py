@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from contextpilot_core.errors import RequestError, RequestTypeError
+from contextpilot_core import RequestError, RequestTypeError
 
 _current: ContextVar[str | None] = ContextVar("contextpilot_session", default=None)
 

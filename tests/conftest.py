@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from contextpilot_integrations.serving.model import PACKAGE
+from contextpilot_integrations.serving.local.model import PACKAGE
 
 
 def absent(reason: str) -> NoReturn:

@@ -23,7 +23,7 @@ def replicas() -> Iterator[list[str]]:
     """The URLs of two model servers."""
     require("openai")
     require_local_model()
-    from contextpilot_integrations.serving.local import LocalEngine
+    from contextpilot_integrations.serving.local.engine import LocalEngine
 
     with ExitStack() as stack:
         yield [stack.enter_context(LocalEngine(process=True, threads=1)).base_url for _ in range(2)]

@@ -4,9 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from contextpilot_core.config import EngineConfig
-from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.types import ContextBlock, ContextRequest, Message
+from contextpilot_core import ContextBlock, ContextRequest, EngineConfig, Message, ReuseEngine
 from contextpilot_integrations.demo.endpoint import Endpoint, Reply
 from contextpilot_integrations.demo.results import Answer, Arm
 from contextpilot_integrations.serving.client import ContextPilotClient

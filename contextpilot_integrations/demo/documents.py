@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from contextpilot_core.errors import ConfigError, MissingExtraError
-from contextpilot_core.tokens import estimate_tokens
+from contextpilot_core import ConfigError, MissingExtraError, estimate_tokens
+from contextpilot_integrations.extras import load
 
 MAX_TOKENS = 120
 """Tokens of a passage by `estimate_tokens`, about what the demo's model counts; tables of symbols take up to 200."""
@@ -148,3 +148,29 @@ def _short_words(text: str, max_characters: int) -> list[str]:
     return [
         word[start : start + max_characters] for word in text.split() for start in range(0, len(word), max_characters)
     ]
+
+
+STOP_WORDS = frozenset(
+    "a an and are as at be by can do does for from has have how i if in into is it its me my not of on or so than that "
+    "the their then there these this to was what when where which who why will with you your".split()
+)
+
+
+def terms(text: str) -> list[str]:
+    """Split a text into the lower-case words and identifiers that the search works with."""
+    return [word for word in re.findall(r"\w+", text.lower()) if word not in STOP_WORDS]
+
+
+class Retriever:
+    """Ranks chunks for a question; equal scores keep the order of the chunks. Raises `MissingExtraError`."""
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        """Index ``chunks``."""
+        self._chunks = tuple(chunks)
+        self._bm25 = load("rank_bm25", extra="demo").BM25Okapi([terms(chunk.text) for chunk in chunks])
+
+    def search(self, question: str, k: int) -> list[Chunk]:
+        """Return the ``k`` best chunks for ``question``, best first (fewer when there are fewer chunks)."""
+        scores = self._bm25.get_scores(terms(question)).tolist()
+        ranked = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
+        return [self._chunks[number] for number in ranked[:k]]

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from contextpilot_core.errors import ConfigError
-from contextpilot_core.types import Message
+from contextpilot_core import ConfigError, Message
 from contextpilot_integrations.extras import load
+from contextpilot_integrations.serving.chat import Usage, read_usage
+from contextpilot_integrations.serving.client import may_refuse
 from contextpilot_integrations.serving.local import LocalEngine
-from contextpilot_integrations.serving.turn import may_refuse
-from contextpilot_integrations.serving.usage import Usage, read_usage
 
 GREETING = ({"role": "user", "content": "Say hello."},)
 

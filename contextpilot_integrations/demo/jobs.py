@@ -7,7 +7,7 @@ from platform import python_version
 
 from rich.console import Console
 
-from contextpilot_core.types import ContextBlock
+from contextpilot_core import ContextBlock
 from contextpilot_integrations.demo.arms import (
     BATCH_ARMS,
     CHAT_ARMS,
@@ -18,13 +18,17 @@ from contextpilot_integrations.demo.arms import (
     chat_steps,
     run_arm,
 )
-from contextpilot_integrations.demo.documents import Chunk, python_reference, read_folder
+from contextpilot_integrations.demo.documents import Chunk, Retriever, python_reference, read_folder
 from contextpilot_integrations.demo.endpoint import Endpoint
-from contextpilot_integrations.demo.generate import questions_about
 from contextpilot_integrations.demo.live import JobTable, shown
-from contextpilot_integrations.demo.questions import QuestionBank, committed_questions, read_questions, select
+from contextpilot_integrations.demo.questions import (
+    QuestionBank,
+    committed_questions,
+    questions_about,
+    read_questions,
+    select,
+)
 from contextpilot_integrations.demo.results import Arm, Run
-from contextpilot_integrations.demo.retrieval import Retriever
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from contextpilot_integrations.demo.results import Answer, Arm, Run, share
-from contextpilot_integrations.demo.wording import ARM_NAMES, change, milliseconds, percent, tokens
+from contextpilot_integrations.demo.results import (
+    ARM_NAMES,
+    Answer,
+    Arm,
+    Run,
+    change,
+    milliseconds,
+    percent,
+    share,
+    tokens,
+)
 
 
 class JobTable:

@@ -6,8 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from contextpilot_core import RequestError
 from contextpilot_core.diagnose import PromptLike
-from contextpilot_core.errors import RequestError
 
 
 def read_prompts(path: str | PathLike[str]) -> list[PromptLike]:

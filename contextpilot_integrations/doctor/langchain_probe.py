@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, convert_to_openai_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
-from contextpilot_core.errors import RequestError
+from contextpilot_core import RequestError
 from contextpilot_integrations.doctor.recording import Recorder
 
 _QUESTION_KEYS = ("input", "question", "query", "messages")

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from contextpilot_core import RequestError, RequestTypeError, TokenCounter, estimate_tokens
 from contextpilot_core.diagnose import Diagnosis, PromptRecord, diagnose
-from contextpilot_core.errors import RequestError, RequestTypeError
-from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_integrations.doctor.recording import Recorder, Recording
 from contextpilot_integrations.extras import load
 

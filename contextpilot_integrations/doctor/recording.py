@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from contextpilot_core import Message
 from contextpilot_core.diagnose import PromptRecord
-from contextpilot_core.types import Message
-from contextpilot_integrations.swap_in import strip_note
+from contextpilot_integrations.reorder import strip_note
 
 
 @dataclass(frozen=True, kw_only=True)

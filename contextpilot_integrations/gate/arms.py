@@ -5,12 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from contextpilot_core.annotations import order_note
-from contextpilot_core.config import EngineConfig, NoteStyle
-from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.prompt import build_messages
-from contextpilot_core.tokens import estimate_tokens
-from contextpilot_core.types import ContextRequest
+from contextpilot_core import ContextRequest, EngineConfig, ReuseEngine, estimate_tokens
+from contextpilot_core.config import NoteStyle
+from contextpilot_core.prompt import build_messages, order_note
 from contextpilot_integrations.gate.cases import Case
 
 Messages = Sequence[Mapping[str, Any]]

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from contextpilot_core.errors import RequestError
+from contextpilot_core import RequestError
 
 _SHAPE = (
     'a line holds {"query": "...", "documents": ["best first", ...], "answers": ["gold", ...]}, and for the last turn '

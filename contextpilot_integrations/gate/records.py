@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from contextpilot_core.errors import ConfigError
+from contextpilot_core import ConfigError
 
 Scores = Mapping[str, float]
 """Metric -> value of one answer."""

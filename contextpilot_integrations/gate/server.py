@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from contextpilot_core.errors import ConfigError
+from contextpilot_core import ConfigError
 from contextpilot_integrations import extras
-from contextpilot_integrations.gate.answers import exact_match, token_f1
 from contextpilot_integrations.gate.arms import Messages
 from contextpilot_integrations.gate.records import Scores
+from contextpilot_integrations.gate.scoring import exact_match, token_f1
 
 Metric = Literal["likelihood", "answers"]
 LIKELIHOOD, F1, EXACT = "log_likelihood", "f1", "exact"

@@ -34,8 +34,8 @@ from typing import Literal
 
 from contextpilot_integrations.gate.arms import COMPACT, FULL, HINTED, REORDERED
 from contextpilot_integrations.gate.records import Record
+from contextpilot_integrations.gate.scoring import Interval, paired_interval
 from contextpilot_integrations.gate.server import LIKELIHOOD
-from contextpilot_integrations.gate.statistics import Interval, paired_interval
 
 MARGIN = 0.05
 LEAST_QUESTIONS = 30

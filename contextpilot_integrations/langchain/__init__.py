@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 from contextpilot_integrations.extras import load
 
 if TYPE_CHECKING:
-    from contextpilot_integrations.langchain.chat import ContextPilotChat, create_contextpilot_chat
+    from contextpilot_integrations.langchain.agent.middleware import ContextPilotMiddleware
+    from contextpilot_integrations.langchain.agent.tool import create_contextpilot_retriever_tool
+    from contextpilot_integrations.langchain.chat.chat import ContextPilotChat, create_contextpilot_chat
     from contextpilot_integrations.langchain.compressor import ContextPilotCompressor, reorder_documents
-    from contextpilot_integrations.langchain.middleware import ContextPilotMiddleware
     from contextpilot_integrations.langchain.prompts import create_contextpilot_prompt, format_context
     from contextpilot_integrations.langchain.retriever import ContextPilotRetriever
-    from contextpilot_integrations.langchain.tool import create_contextpilot_retriever_tool
 
 _HOMES = {
-    "ContextPilotChat": "chat",
+    "ContextPilotChat": "chat.chat",
     "ContextPilotCompressor": "compressor",
-    "ContextPilotMiddleware": "middleware",
+    "ContextPilotMiddleware": "agent.middleware",
     "ContextPilotRetriever": "retriever",
-    "create_contextpilot_chat": "chat",
+    "create_contextpilot_chat": "chat.chat",
     "create_contextpilot_prompt": "prompts",
-    "create_contextpilot_retriever_tool": "tool",
+    "create_contextpilot_retriever_tool": "agent.tool",
     "format_context": "prompts",
     "reorder_documents": "compressor",
 }

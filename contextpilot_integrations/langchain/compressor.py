@@ -9,12 +9,11 @@ from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 from pydantic import ConfigDict, Field
 
+from contextpilot_core import ReuseEngine, WindowScheduler
 from contextpilot_core.config import NoteStyle
-from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.window import WindowScheduler
 from contextpilot_integrations.langchain.documents import arranged, arranged_in_turn
 from contextpilot_integrations.langchain.sessions import session_of
-from contextpilot_integrations.swap_in import OrderMemory
+from contextpilot_integrations.reorder import OrderMemory
 
 
 class ContextPilotCompressor(BaseDocumentCompressor):

@@ -5,12 +5,9 @@ from typing import Any
 
 from langchain_core.documents import Document
 
+from contextpilot_core import ConfigError, ContextBlock, ReuseEngine, WindowScheduler
 from contextpilot_core.config import NoteStyle
-from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.errors import ConfigError
-from contextpilot_core.types import ContextBlock
-from contextpilot_core.window import WindowScheduler
-from contextpilot_integrations.swap_in import (
+from contextpilot_integrations.reorder import (
     RANK,
     SOURCES,
     Arrangement,

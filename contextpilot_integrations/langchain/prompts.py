@@ -6,14 +6,11 @@ from langchain_core.documents import Document
 from langchain_core.messages import SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
 
-from contextpilot_core.annotations import order_note
-from contextpilot_core.config import EngineConfig, NoteStyle
-from contextpilot_core.plan import Plan
-from contextpilot_core.prompt import BlockItem, context_message_text, render_context
-from contextpilot_core.tokens import estimate_tokens
-from contextpilot_core.types import Segment
+from contextpilot_core import EngineConfig, Plan, Segment, estimate_tokens
+from contextpilot_core.config import NoteStyle
+from contextpilot_core.prompt import BlockItem, context_message_text, order_note, render_context
 from contextpilot_integrations.langchain.documents import relevance
-from contextpilot_integrations.swap_in import strip_note
+from contextpilot_integrations.reorder import strip_note
 
 _WORDING = EngineConfig()
 

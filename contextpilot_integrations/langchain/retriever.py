@@ -12,12 +12,11 @@ from langchain_core.runnables.config import patch_config, run_in_executor
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 from pydantic import ConfigDict, Field
 
+from contextpilot_core import ReuseEngine, WindowScheduler
 from contextpilot_core.config import NoteStyle
-from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.window import WindowScheduler
 from contextpilot_integrations.langchain.documents import arranged, arranged_in_turn
 from contextpilot_integrations.langchain.sessions import session_of
-from contextpilot_integrations.swap_in import OrderMemory
+from contextpilot_integrations.reorder import OrderMemory
 
 _DEFAULT_ASYNC = BaseRetriever._aget_relevant_documents
 _OWN = ("session_id", "k", "verbose", "_config")

@@ -4,9 +4,9 @@ from contextpilot_integrations import extras
 
 extras.load("llama_index.core", extra="llama-index")
 
-from contextpilot_integrations.llama_index.chat_engine import ContextPilotChatEngine  # noqa: E402
-from contextpilot_integrations.llama_index.events import TurnEvent  # noqa: E402
-from contextpilot_integrations.llama_index.history import question_of  # noqa: E402
+from contextpilot_integrations.llama_index.chat.engine import ContextPilotChatEngine  # noqa: E402
+from contextpilot_integrations.llama_index.chat.events import TurnEvent  # noqa: E402
+from contextpilot_integrations.llama_index.chat.history import question_of  # noqa: E402
 from contextpilot_integrations.llama_index.postprocessor import ContextPilotPostprocessor  # noqa: E402
 
 __all__ = ["ContextPilotChatEngine", "ContextPilotPostprocessor", "TurnEvent", "question_of"]

@@ -5,8 +5,8 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node, NodeWithScore
 
-from contextpilot_core.types import ContextBlock
-from contextpilot_integrations.swap_in import RANK, SOURCES, Arrangement, relevance_order, strip_note
+from contextpilot_core import ContextBlock
+from contextpilot_integrations.reorder import RANK, SOURCES, Arrangement, relevance_order, strip_note
 
 
 def identity_block(item: NodeWithScore) -> ContextBlock:

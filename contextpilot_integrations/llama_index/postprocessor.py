@@ -10,10 +10,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation.span import active_span_id
 from pydantic import Field, PrivateAttr
 
-from contextpilot_core.engine import ReuseEngine
+from contextpilot_core import ReuseEngine
 from contextpilot_integrations.llama_index.nodes import arranged, identity_block, ranks
 from contextpilot_integrations.llama_index.sessions import find_session
-from contextpilot_integrations.swap_in import OrderMemory, arrange
+from contextpilot_integrations.reorder import OrderMemory, arrange
 
 _CONTEXT_IN_SYSTEM_MESSAGE = "ContextChatEngine."
 _caller: ContextVar[str] = ContextVar("contextpilot_llama_index_caller", default="")

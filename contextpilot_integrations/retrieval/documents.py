@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from contextpilot_core.errors import RequestError, RequestTypeError
-from contextpilot_core.types import ContextBlock
+from contextpilot_core import ContextBlock, RequestError, RequestTypeError
 
 NODE_FIELDS = (
     "excluded_embed_metadata_keys",

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from contextpilot_core.errors import RequestError, RequestTypeError
+from contextpilot_core import RequestError, RequestTypeError
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 

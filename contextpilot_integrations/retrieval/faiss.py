@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from contextpilot_core.errors import ConfigError, RequestError
+from contextpilot_core import ConfigError, RequestError
 from contextpilot_integrations.extras import load
 from contextpilot_integrations.retrieval.documents import Entry, Hit, as_entries, check_search
 from contextpilot_integrations.retrieval.embeddings import Vectors, as_embedder

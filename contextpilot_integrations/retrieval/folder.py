@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from contextpilot_core.errors import RequestError, RequestTypeError
-from contextpilot_core.types import ContextBlock
+from contextpilot_core import ContextBlock, RequestError, RequestTypeError
 from contextpilot_integrations.retrieval.documents import Entry
 
 FILE = "documents.json"

@@ -13,7 +13,7 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from contextpilot_core.errors import RequestError
+from contextpilot_core import RequestError
 from contextpilot_integrations.retrieval.documents import Entry, Index
 
 

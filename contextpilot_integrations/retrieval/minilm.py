@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from contextpilot_core.errors import ConfigError, MissingModelError
+from contextpilot_core import ConfigError, MissingModelError
 from contextpilot_integrations.extras import load
 from contextpilot_integrations.retrieval.embeddings import Vectors
 

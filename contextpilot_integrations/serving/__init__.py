@@ -7,42 +7,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from contextpilot_integrations.serving.client import AsyncContextPilotClient, ContextPilotClient
-    from contextpilot_integrations.serving.event_feed import EventStatus
-    from contextpilot_integrations.serving.events import KVEventSubscriber
+    from contextpilot_integrations.serving.chat import Tenants, Usage, UsageSummary, read_usage, summarize
+    from contextpilot_integrations.serving.client import (
+        AsyncChatStream,
+        AsyncContextPilotClient,
+        AsyncReplicaRouter,
+        ChatResult,
+        ChatStream,
+        ContextPilotClient,
+        ReplicaRouter,
+        ReplicaStatus,
+    )
+    from contextpilot_integrations.serving.events import EventStatus, KVEventSubscriber
     from contextpilot_integrations.serving.local import LocalEngine
     from contextpilot_integrations.serving.metrics import EngineMetrics
-    from contextpilot_integrations.serving.replicas import ReplicaStatus
-    from contextpilot_integrations.serving.routing import AsyncReplicaRouter, ReplicaRouter
-    from contextpilot_integrations.serving.streams import AsyncChatStream, ChatStream
-    from contextpilot_integrations.serving.tenants import Tenants
-    from contextpilot_integrations.serving.token_sources import HuggingFaceTokens, ServerTokens, read_token_ids
-    from contextpilot_integrations.serving.tokenizers import PromptTokenizer
-    from contextpilot_integrations.serving.turn import ChatResult
-    from contextpilot_integrations.serving.usage import Usage, UsageSummary, read_usage, summarize
+    from contextpilot_integrations.serving.tokens import (
+        HuggingFaceTokens,
+        PromptTokenizer,
+        ServerTokens,
+        read_token_ids,
+    )
 
 _HOMES = {
-    "AsyncChatStream": "streams",
+    "AsyncChatStream": "client",
     "AsyncContextPilotClient": "client",
-    "AsyncReplicaRouter": "routing",
-    "ChatResult": "turn",
-    "ChatStream": "streams",
+    "AsyncReplicaRouter": "client",
+    "ChatResult": "client",
+    "ChatStream": "client",
     "ContextPilotClient": "client",
     "EngineMetrics": "metrics",
-    "EventStatus": "event_feed",
-    "HuggingFaceTokens": "token_sources",
+    "EventStatus": "events",
+    "HuggingFaceTokens": "tokens",
     "KVEventSubscriber": "events",
     "LocalEngine": "local",
-    "PromptTokenizer": "tokenizers",
-    "ReplicaRouter": "routing",
-    "ReplicaStatus": "replicas",
-    "ServerTokens": "token_sources",
-    "Tenants": "tenants",
-    "Usage": "usage",
-    "UsageSummary": "usage",
-    "read_token_ids": "token_sources",
-    "read_usage": "usage",
-    "summarize": "usage",
+    "PromptTokenizer": "tokens",
+    "ReplicaRouter": "client",
+    "ReplicaStatus": "client",
+    "ServerTokens": "tokens",
+    "Tenants": "chat",
+    "Usage": "chat",
+    "UsageSummary": "chat",
+    "read_token_ids": "tokens",
+    "read_usage": "chat",
+    "summarize": "chat",
 }
 
 __all__ = [

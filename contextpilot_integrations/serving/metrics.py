@@ -12,10 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from weakref import WeakMethod
 
-from contextpilot_core.errors import ConfigError
-from contextpilot_core.observer import Observer
-from contextpilot_core.plan import Plan
-from contextpilot_core.types import EngineStats, Observation
+from contextpilot_core import ConfigError, EngineStats, Observation, Observer, Plan
 from contextpilot_integrations.extras import load
 
 load("prometheus_client", extra="metrics")

@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import MsgspecError, Struct, ValidationError, msgpack
 
-from contextpilot_core.cache_view import CacheState
-from contextpilot_core.conversations import KnownRecord
+from contextpilot_core.cache import CacheState
 from contextpilot_core.journal import (
     Committed,
     Inserted,
@@ -20,7 +19,7 @@ from contextpilot_core.journal import (
     Reset,
     Snapshot,
 )
-from contextpilot_core.visible import MessageRecord
+from contextpilot_core.prompt import KnownRecord, MessageRecord
 
 VERSION = 2
 

@@ -9,8 +9,7 @@ import logging
 import threading
 import time
 
-from contextpilot_core.replica import LogState
-from contextpilot_core.shared import SharedState
+from contextpilot_core.journal import LogState, SharedState
 from contextpilot_integrations.stores.codec import decode_snapshot, encode_snapshot
 from contextpilot_integrations.stores.redis_log import UNREACHABLE, Found, Position, RedisLog, later
 

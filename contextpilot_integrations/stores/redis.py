@@ -14,9 +14,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from contextpilot_core.errors import ConfigError
-from contextpilot_core.replica import rules
-from contextpilot_core.shared import SharedState
+from contextpilot_core import ConfigError
+from contextpilot_core.journal import SharedState, rules
 from contextpilot_integrations.secret_keys import secret_key
 from contextpilot_integrations.stores.codec import VERSION, encode_snapshot
 from contextpilot_integrations.stores.exchange import Exchange

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 
-from contextpilot_core.kv_events import AllBlocksCleared, BlockRemoved, BlockStored
+from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored
 
 SIZE = 4
 

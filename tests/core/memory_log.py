@@ -1,11 +1,11 @@
 """A log in memory, and workers that meet it as slowly, as often or as seldom as a test says."""
 
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.engine import ReuseEngine
-from contextpilot_core.intake import plain
-from contextpilot_core.journal import Entry, Snapshot
-from contextpilot_core.replica import LogState
-from contextpilot_core.shared import SharedState
+from contextpilot_core.engine.engine import ReuseEngine
+from contextpilot_core.journal.log_state import LogState
+from contextpilot_core.journal.operations import Entry, Snapshot
+from contextpilot_core.journal.state import SharedState
+from contextpilot_core.prompt.messages import plain
 
 
 class MemoryLog:

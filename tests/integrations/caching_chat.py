@@ -2,7 +2,7 @@
 
 import json
 
-from contextpilot_core.kv_mirror import KVMirror
+from contextpilot_core.mirror.mirror import KVMirror
 from tests.core.kv_engine import Engine
 from tests.integrations.chat_server import Exchange, good
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 import msgspec
 import zmq
 
-from contextpilot_core.kv_events import BlockStored
-from contextpilot_integrations.serving.event_codec import _KINDS
+from contextpilot_core.mirror.events import BlockStored
+from contextpilot_integrations.serving.events.codec import _KINDS
 
 
 def as_map(event):

@@ -63,8 +63,8 @@ def test_packages_are_typed(package):
     "statement",
     [
         "import contextpilot_core",
-        "import contextpilot_integrations, contextpilot_integrations.session, contextpilot_integrations.cli",
-        "import contextpilot_integrations.serving.local, contextpilot_integrations.serving.client",
+        "import contextpilot_integrations, contextpilot_integrations.session, contextpilot_integrations.cli.main",
+        "import contextpilot_integrations.serving.local.engine, contextpilot_integrations.serving.client.client",
         "from contextpilot_integrations.serving import LocalEngine, ContextPilotClient, read_usage",
     ],
 )

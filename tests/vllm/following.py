@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import zmq
 
-from contextpilot_core.kv_mirror import KVMirror
-from contextpilot_integrations.serving.events import KVEventSubscriber
+from contextpilot_core.mirror.mirror import KVMirror
+from contextpilot_integrations.serving.events.subscriber import KVEventSubscriber
 
 WAIT_SECONDS = 30.0
 

@@ -6,7 +6,7 @@ import random
 from gzip import open as gzip_open
 from pathlib import Path
 
-from contextpilot_core.traces import load_corpus, load_trace
+from contextpilot_core.replay.traces import load_corpus, load_trace
 
 DOCUMENTS, CHARACTERS = 7, 400
 TRACE = "narrativeqa"

@@ -3,8 +3,8 @@
 import pytest
 
 from contextpilot_core import EngineConfig, ReuseEngine
-from contextpilot_integrations.serving.client import ContextPilotClient
-from contextpilot_integrations.serving.tenants import Tenants
+from contextpilot_integrations.serving.chat.tenants import Tenants
+from contextpilot_integrations.serving.client.client import ContextPilotClient
 from tests.conftest import require
 from tests.vllm.conftest import POOL_BLOCKS
 from tests.vllm.questions import made_up_document, retrieved

@@ -3,7 +3,7 @@
 import pytest
 
 from contextpilot_core import ReuseEngine
-from contextpilot_integrations.serving.client import ContextPilotClient
+from contextpilot_integrations.serving.client.client import ContextPilotClient
 from tests.conftest import require
 from tests.vllm.questions import made_up_document
 

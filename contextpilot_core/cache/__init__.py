@@ -1,0 +1,8 @@
+"""What the server is believed to cache: interned blocks, a prefix tree over them, an LRU estimate."""
+
+from contextpilot_core.cache.blocks import BlockTable
+from contextpilot_core.cache.estimate import CacheState, CacheView
+from contextpilot_core.cache.tree import PrefixTree
+from contextpilot_core.cache.view import View
+
+__all__ = ["BlockTable", "CacheState", "CacheView", "PrefixTree", "View"]

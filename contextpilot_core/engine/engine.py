@@ -1,0 +1,289 @@
+"""The façade: `ReuseEngine` plans requests so that their prompts share prefixes with what is cached."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from contextpilot_core.cache.blocks import BlockTable
+from contextpilot_core.cache.estimate import CacheView
+from contextpilot_core.cache.view import View
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.engine.batch import learn, plan_batch
+from contextpilot_core.engine.namespaces import Registry
+from contextpilot_core.engine.observer import Observer, Told
+from contextpilot_core.engine.windows import plan_window
+from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
+from contextpilot_core.journal.state import Journal
+from contextpilot_core.mirror.mirror import KVMirror
+from contextpilot_core.mirror.reports import CacheReports
+from contextpilot_core.plan.plan import BatchPlan, Plan
+from contextpilot_core.plan.request import Prepared, prepare
+from contextpilot_core.tokens import TokenCounter, checked, estimate_tokens
+from contextpilot_core.types import (
+    ContextBlock,
+    ContextRequest,
+    EngineStats,
+    EvictionReport,
+    Message,
+    Observation,
+    Served,
+)
+
+
+class ReuseEngine:
+    """Plans prompts for reuse of the prefix cache; thread-safe, deterministic, nothing crosses namespaces.
+
+    ``token_counter`` maps a text to tokens (default: an estimate), ``clock`` gives seconds that never go back.
+    ``mirror`` follows the serving engine's KV events: plans then rely on what is really cached, as long as the engine's
+    reports agree; None is an estimate. ``journal`` shares the state with other processes, see `Journal`; an engine
+    and its journal belong to each other and to the process that made them. ``observer`` is told of plans and responses.
+
+    Raises:
+        ConfigError: an argument has the wrong type.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig | None = None,
+        *,
+        token_counter: TokenCounter | None = None,
+        clock: Callable[[], float] | None = None,
+        mirror: KVMirror | None = None,
+        journal: Journal | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        if config is not None and not isinstance(config, EngineConfig):
+            raise ConfigError(f"config must be an EngineConfig or None, got {type(config).__name__}; build one")
+        if mirror is not None and not isinstance(mirror, KVMirror):
+            raise ConfigError(f"mirror must be a KVMirror or None, got {type(mirror).__name__}; make one")
+        if journal is not None and not isinstance(journal, Journal):
+            raise ConfigError(f"journal must be a Journal or None, got {type(journal).__name__}; give a RedisStore")
+        for name, value in (("token_counter", token_counter), ("clock", clock)):
+            if value is not None and not callable(value):
+                raise ConfigError(f"{name}={value!r} must be callable, or None for the default; give a function")
+        self._config = config or EngineConfig()
+        count = estimate_tokens if token_counter is None else checked(token_counter)
+        clock = clock or time.monotonic
+        self._clock, self._told = clock, None if observer is None else Told(observer)
+        self._reports = CacheReports(self._config, mirror, clock)
+        self._registry = Registry(self._config, count, clock, self._new_view, self._reports, journal)
+        if journal is not None and self._registry.shared is not None:
+            journal.open(self._registry.shared)
+        if observer is not None:
+            observer.attached(self.stats)
+
+    @property
+    def follows_events(self) -> bool:
+        """Whether the engine has a mirror, for which it needs the exact tokens of prompts (`observe`)."""
+        return self._reports.follows_events
+
+    @property
+    def config(self) -> EngineConfig:
+        """The configuration; it never changes."""
+        return self._config
+
+    def plan(
+        self,
+        blocks: Iterable[str | ContextBlock],
+        *,
+        query: str = "",
+        instructions: str = "",
+        messages: Iterable[Message] = (),
+        session_id: str | None = None,
+        request_id: str | None = None,
+        namespace: str = "default",
+        commit: bool = True,
+    ) -> Plan:
+        """Plan one request: what to send, in which order, with which hints and note.
+
+        ``blocks`` best first; ``messages`` is the history without the new question. With ``commit=False`` the plan is
+        in flight: visible to later plans until `commit` confirms it, `abandon` takes it back, or its time is over.
+
+        Raises:
+            RequestError: the request breaks a rule (`RequestTypeError` for a wrong type); nothing was changed.
+            DuplicateRequestError: ``request_id`` is live in this namespace; nothing was changed.
+        """
+        started = self._clock()
+        request = ContextRequest(
+            blocks=blocks,  # type: ignore[arg-type]  # any iterable: prepare() makes it a tuple
+            query=query,
+            instructions=instructions,
+            messages=messages,  # type: ignore[arg-type]
+            session_id=session_id,
+            request_id=request_id,
+            namespace=namespace,
+        )
+        _check_flag("commit", commit)
+        prepared = prepare(request, self._config, seal=self._registry.seal)
+        with self._registry.lock:
+            plan = self._registry.settle(self._registry.open(prepared), commit=commit)
+        self._tell((plan,), started)
+        return plan
+
+    def plan_in_order(self, request: ContextRequest, order: Sequence[int], *, commit: bool = True) -> Plan:
+        """Plan a request again as another engine did: a conversation moves here, and its labels must not change.
+
+        ``order`` is the ``order`` of the plan that was sent. Turn by turn on top of each other, engines of the same
+        configuration render equal messages, unless one of them has forgotten some of those before: compare with what
+        was sent. Raises as `plan`, and `RequestError` for positions without a block.
+        """
+        _check_flag("commit", commit)
+        started = self._clock()
+        prepared = prepare(request, self._config, seal=self._registry.seal)
+        order = tuple(order)
+        if len(set(order)) < len(order) or not set(order) <= set(prepared.positions):
+            raise RequestError(
+                f"order={order!r} must name positions of distinct blocks, each once; give the order of the plan"
+            )
+        with self._registry.lock:
+            plan = self._registry.settle(self._registry.open(prepared), commit=commit, order=order)
+        self._tell((plan,), started)
+        return plan
+
+    def plan_batch(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
+        """Plan requests together: plans in input order, and a schedule in which neighbours share prefixes.
+
+        Raises as `plan`, and `TooManyContextsError` for more than 20,000 contexts with strategy "paper"; when one
+        request is refused, none was planned.
+        """
+        _check_flag("commit", commit)
+        started = self._clock()
+        batch = plan_batch(self._registry, self._prepare(requests), self._config, commit=commit)
+        self._tell(batch.plans, started)
+        return batch
+
+    def plan_window(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
+        """Plan a few requests that wait together against what is cached now; as `plan_batch`, which ignores that.
+
+        Made for windows of up to some hundred requests. Raises as `plan_batch`.
+        """
+        _check_flag("commit", commit)
+        started = self._clock()
+        batch = plan_window(self._registry, self._prepare(requests), self._config, commit=commit)
+        self._tell(batch.plans, started)
+        return batch
+
+    async def aplan(self, blocks: Iterable[str | ContextBlock], **options: Any) -> Plan:  # noqa: ANN401
+        """Plan one request from a coroutine; arguments as `plan`. Nothing here waits longer than microseconds."""
+        return self.plan(blocks, **options)
+
+    async def aplan_batch(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
+        """Plan a batch off the event loop; arguments as `plan_batch`."""
+        return await asyncio.to_thread(self.plan_batch, requests, commit=commit)
+
+    def expected_reuse(self, request: ContextRequest) -> int:
+        """Return the ``expected_reused_tokens`` that a plan for ``request`` would have now, in tokens; changes nothing.
+
+        No id is taken, nothing is counted, nothing becomes more recently used.
+
+        Raises:
+            RequestError: the request breaks a rule (`RequestTypeError` for a wrong type).
+        """
+        return self._registry.expect(prepare(request, self._config, seal=self._registry.seal))
+
+    def commit(self, plan: Plan) -> bool:
+        """Confirm that a plan in flight was sent; again is harmless.
+
+        Returns False, and changes nothing, for a plan that was abandoned, expired, evicted or reset.
+        """
+        return self._registry.commit(plan)
+
+    def abandon(self, plan: Plan) -> bool:
+        """Take back a plan in flight that was not sent. Returns False, and changes nothing, when it is not."""
+        return self._registry.abandon(plan)
+
+    def observe(self, plan: Plan, served: Served) -> Observation:
+        """Tell what the engine reported for a plan that was sent: the totals of `stats`, drift, and exact tokens.
+
+        With ``served.tokens`` the view learns where the blocks of the prompt lie in the engine's KV blocks.
+        """
+        observation = self._registry.observe(plan, served)
+        if self._told is not None:
+            self._told.observed(plan, observation)
+        return observation
+
+    def evict(self, request_ids: Iterable[str], *, namespace: str = "default") -> EvictionReport:
+        """Release requests that the engine no longer caches. Unknown ids are reported; twice is harmless.
+
+        Raises:
+            RequestTypeError: ``request_ids`` is one string instead of a sequence of ids.
+        """
+        if isinstance(request_ids, (str, bytes)) or not isinstance(request_ids, Iterable):
+            raise RequestTypeError(f"request_ids must be a sequence of ids, got {request_ids!r}; put it into a list")
+        ids = list(request_ids)
+        wrong = [name for name in (*ids, namespace) if not isinstance(name, str)]
+        if wrong:
+            raise RequestTypeError(f"request ids and namespace must be str, got {wrong[0]!r}; give the ids of plans")
+        freed = self._registry.evict(list(dict.fromkeys(ids)), namespace)
+        return EvictionReport(
+            evicted=tuple(name for name, tokens in freed.items() if tokens is not None),
+            unknown=tuple(name for name, tokens in freed.items() if tokens is None),
+            freed_tokens=sum(tokens or 0 for tokens in freed.values()),
+        )
+
+    def reset(self, namespace: str | None = None) -> None:
+        """Forget everything of one namespace, or of all (then the counters and generated ids start anew, too)."""
+        if namespace is not None and not isinstance(namespace, str):
+            raise RequestTypeError(f"namespace={namespace!r} must be a str, or None for all; give its name")
+        self._registry.reset(namespace)
+
+    def warm(self, requests: Iterable[ContextRequest]) -> None:
+        """Learn the usual orders from earlier traffic; later plans weigh them against what is cached.
+
+        Nothing counts as cached by this. Learnt orders stay until `reset`. It pays where later traffic resembles the
+        earlier one, less so for bursts on one topic in a small cache. Raises as `plan`.
+        """
+        learn(self._registry, self._prepare(requests))
+
+    def stats(self) -> EngineStats:
+        """Return the counters and the present size of the state, over all namespaces."""
+        return self._registry.stats()
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` unless all state is sound (for tests: it visits everything)."""
+        self._registry.check_integrity()
+
+    def _tell(self, plans: Sequence[Plan], started: float) -> None:
+        if self._told is not None and plans:
+            seconds = (self._clock() - started) / len(plans)
+            for plan in plans:
+                self._told.planned(plan, seconds)
+
+    def _new_view(self, namespace: str, blocks: BlockTable) -> View:
+        shared, config = self._registry.shared, self._config.of(namespace)
+        estimate: View = CacheView(blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
+        if shared is not None:
+            estimate = shared.view(namespace, blocks)
+        return self._reports.view(estimate, blocks)
+
+    def _prepare(self, requests: Iterable[ContextRequest]) -> list[Prepared]:
+        if isinstance(requests, (ContextRequest, str)) or not isinstance(requests, Iterable):
+            raise RequestTypeError(
+                f"requests must be a sequence of ContextRequests, got one {type(requests).__name__}; put it into a list"
+            )
+        digests: dict[str, bytes] = {}
+        prepared = []
+        for number, request in enumerate(requests):
+            try:
+                prepared.append(prepare(request, self._config, digests, seal=self._registry.seal))
+            except RequestError as error:
+                raise type(error)(f"requests[{number}]: {error}") from error
+        return prepared
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ReuseEngine":
+        """Return the engine itself: frameworks copy their objects, and the copies must share the state."""
+        return self
+
+    def __copy__(self) -> "ReuseEngine":
+        """Return the engine itself, as `__deepcopy__`."""
+        return self
+
+    def __reduce__(self) -> str:
+        """Refuse to be pickled: the state would be lost silently."""
+        raise TypeError("a ReuseEngine cannot be pickled: its state would be lost; make one engine per process")
+
+
+def _check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise RequestTypeError(f"{name}={value!r} must be True or False; a plan is confirmed at once, or later")

@@ -1,0 +1,217 @@
+"""Layout: blocks and hints to one context text, texts to chat messages, messages to digests.
+
+A block is ``[Doc n]``, a fence, the body, the same fence, each on a line of its own. The fence is longer than any
+run of ``=`` in the body, so no text can end its block, and it depends on the block alone, so equal blocks render to
+equal bytes. Items are joined by one newline; the note and the question follow after blank lines.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contextpilot_core.config import NoteStyle
+from contextpilot_core.errors import RequestError, RequestTypeError
+from contextpilot_core.prompt.messages import message_text
+from contextpilot_core.tokens import TokenCounter
+from contextpilot_core.types import Message, Segment
+
+_SHORTEST_FENCE = 3
+_BARS = re.compile("={3,}")
+_HEAD = re.compile(r"\[Doc ([0-9]{1,18})\]\n(={3,})\n")
+_SYSTEM_ROLES = ("system", "developer")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockItem:
+    """A block to render under ``[Doc label]``; the texts of its segments, joined, are its original body."""
+
+    label: int
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HintItem:
+    """A line in place of a block that the messages already show, in ``[Doc label]`` or (None) without a label."""
+
+    label: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedContext:
+    """A context as text.
+
+    ``ends``: end of every item, as a character offset in ``text``. ``pieces``: (label, start, length) of every text
+    that a block shows literally, in order; offsets in ``text``.
+    """
+
+    text: str
+    ends: tuple[int, ...]
+    pieces: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedBlock:
+    """A block as it stands in a rendering: hints inside it are part of ``body``."""
+
+    label: int
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedHint:
+    """A line of a rendering that stands for a whole block."""
+
+    line: str
+
+
+def fence(body: str) -> str:
+    """Return the run of ``=`` around a body: one longer than its longest run, and at least three."""
+    if "===" not in body:
+        return "=" * _SHORTEST_FENCE
+    return "=" * (1 + max(map(len, _BARS.findall(body))))
+
+
+def render_context(
+    items: Iterable[BlockItem | HintItem], *, hint: str, unlabelled_hint: str, span_hint: str
+) -> RenderedContext:
+    """Render items in the order given; in ``hint`` and ``span_hint`` only ``{label}`` is replaced."""
+    parts: list[str] = []
+    ends: list[int] = []
+    pieces: list[tuple[int, int, int]] = []
+    at = 0
+    for item in items:
+        if isinstance(item, HintItem):
+            label = item.label
+            part = unlabelled_hint if label is None else hint.replace("{label}", str(label))
+        else:
+            part = _render_block(item, span_hint, at, pieces)
+        parts.append(part)
+        at += len(part)
+        ends.append(at)
+        at += 1
+    return RenderedContext("\n".join(parts), tuple(ends), tuple(pieces))
+
+
+def _render_block(item: BlockItem, span_hint: str, at: int, pieces: list[tuple[int, int, int]]) -> str:
+    """Return the text of a block that will stand at offset ``at``; append what it shows literally to ``pieces``."""
+    label, segments = item.label, item.segments
+    if len(segments) == 1 and segments[0].label is None:
+        shown = segments[0].text
+        bars = fence(shown)
+        lengths = [len(shown)]
+    else:
+        texts = [s.text if s.label is None else span_hint.replace("{label}", str(s.label)) for s in segments]
+        shown = "".join(texts)
+        # A hint may bring or join runs of its own; for the default wording the original body decides alone.
+        # (Of two runs of "=" the greater string is the longer one.)
+        bars = max(fence("".join([s.text for s in segments])), fence(shown))
+        lengths = list(map(len, texts))
+    head = f"[Doc {label}]\n{bars}\n"
+    at += len(head)
+    for segment, length in zip(segments, lengths, strict=True):
+        if segment.label is None and length:
+            pieces.append((label, at, length))
+        at += length
+    return f"{head}{shown}\n{bars}"
+
+
+def parse_context(text: str) -> tuple[ParsedBlock | ParsedHint, ...]:
+    """Read a rendered context back, whatever the bodies hold. Raises `RequestError` where a block does not end."""
+    items: list[ParsedBlock | ParsedHint] = []
+    at = 0
+    while at < len(text):
+        head = _HEAD.match(text, at)
+        if head is None:
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            items.append(ParsedHint(text[at:end]))
+        else:
+            # The body holds no run this long, so the first one that starts a line is the closing fence.
+            close = "\n" + head[2]
+            found = text.find(close, head.end())
+            end = found + len(close)
+            if found < 0 or text[end : end + 1] not in ("", "\n"):
+                raise RequestError(
+                    f"[Doc {head[1]}] at character {at} has no closing fence of {len(head[2])} '='; "
+                    "give the text of a rendered context, complete and unchanged"
+                )
+            items.append(ParsedBlock(int(head[1]), text[head.end() : found]))
+        at = end + 1
+    return tuple(items)
+
+
+def context_message_text(context: str, note: str, query: str) -> str:
+    """Return the text of the user message: context, note, query, with blank lines between; empty parts left out."""
+    return "\n\n".join([part for part in (context, note, query) if part])
+
+
+def build_messages(
+    *, instructions: str, messages: Sequence[Message], context: str, note: str, query: str
+) -> tuple[dict[str, Any], ...]:
+    """Return the messages to send: system message, the caller's history, one user message.
+
+    The caller's messages are copied (shallow) and keep their order and their unknown fields. ``instructions`` become
+    the system message unless the history has a system (or developer) message with the same text. Retrieved text, note
+    and query stand in the user message; without any of them there is none.
+
+    Raises:
+        RequestTypeError: a message is no mapping with a ``role``.
+        RequestError: ``instructions`` differ from the system messages of the history.
+    """
+    result: list[dict[str, Any]] = []
+    system: list[int] = []
+    for position, message in enumerate(messages):
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            raise RequestTypeError(
+                f"messages[{position}] is a {type(message).__name__}; every message must be a mapping with a 'role' "
+                'and a \'content\', like {"role": "user", "content": "..."}'
+            )
+        if message["role"] in _SYSTEM_ROLES:
+            system.append(position)
+        result.append(dict(message))
+    if instructions and not system:
+        result.insert(0, {"role": "system", "content": instructions})
+    elif instructions and all(message_text(messages[position]) != instructions for position in system):
+        raise RequestError(
+            f"instructions differ from the system message in messages[{system[0]}]; one request has one system text: "
+            "leave instructions empty, or give the same text in both places"
+        )
+    text = context_message_text(context, note, query)
+    if text:
+        result.append({"role": "user", "content": text})
+    return tuple(result)
+
+
+COMPACT_LABELS = 5
+COMPACT_TOKENS = 16
+
+
+def order_note(style: NoteStyle, labels_by_rank: Sequence[int], count: TokenCounter) -> str:
+    """Name the original relevance order by labels (docs: The note).
+
+    Args:
+        style: "compact" (the best `COMPACT_LABELS`, at most `COMPACT_TOKENS` tokens by ``count``), "full" (the
+            paper's sentence over all labels) or "none".
+        labels_by_rank: labels of the blocks that stand in the prompt, best first.
+        count: the engine's token counter.
+
+    Returns:
+        The note, made of words and numbers alone. Empty for "none", for fewer than two labels (there is no order
+        to tell), and where even one label is over the limit: then the caller must keep the retrieval order.
+    """
+    if style == "none" or len(labels_by_rank) < 2:
+        return ""
+    if style == "full":
+        order = " > ".join([f"[Doc {label}]" for label in labels_by_rank])
+        return f"Read the documents in this order of relevance: {order}"
+    for kept in range(min(COMPACT_LABELS, len(labels_by_rank)), 0, -1):
+        note = "Relevance: " + " ".join(map(str, labels_by_rank[:kept]))
+        if count(note) <= COMPACT_TOKENS:
+            return note
+    return ""
+
+
+def hint_line(template: str, label: int) -> str:
+    """Put ``label`` in place of ``{label}``; every other character of the template, braces and % too, is literal."""
+    return template.replace("{label}", str(label))

@@ -1,0 +1,179 @@
+"""What is known of the messages of conversations, so that a hint points only to what a message really shows.
+
+Nothing here can outlive the messages: a record is only ever used for a message that stands in the request at hand,
+so a hint cannot dangle (docs: "De-duplication", rule 1). Records of rendered messages, and of those that others
+wrote, are bounded in number and in time; each belongs to the latest requests that carried its message and goes when
+the last of them is evicted.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from contextpilot_core.errors import IntegrityError
+from contextpilot_core.prompt.messages import HistoryMessage
+from contextpilot_core.prompt.visible import NOTHING, ForeignRecord, Known, MessageRecord, Visible, foreign_record
+
+_MOST_OWNERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRecord:
+    """What is remembered of one rendered message: ``seen`` in seconds of the clock, the requests that hold it."""
+
+    key: bytes
+    record: MessageRecord
+    seen: float
+    owners: tuple[str, ...]
+
+
+class SharedRecords(Protocol):
+    """Records that several processes share; they are told what happens here."""
+
+    def get(self, key: bytes) -> MessageRecord | None:
+        """Return the record of a message that one of the processes rendered, or None."""
+
+    def rendered(self, key: bytes, record: MessageRecord, owner: str) -> None:
+        """Take note of a message that was rendered here."""
+
+    def held(self, keys: Sequence[bytes], owner: str) -> None:
+        """Take note of a request that holds what is known of rendered messages."""
+
+
+class Conversations:
+    """What is known of messages in one namespace, the least recently seen dropped first.
+
+    ``clock`` gives seconds; what was unseen for ``seconds`` is forgotten. Every entry is held by the latest requests
+    that carried its message, and goes with the last of them. ``shared`` is asked for what is not known here.
+    """
+
+    def __init__(
+        self, *, limit: int, seconds: float, clock: Callable[[], float], shared: SharedRecords | None = None
+    ) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._clock = clock
+        self._shared = shared
+        self._known: OrderedDict[bytes, Known] = OrderedDict()
+        self._seen: dict[bytes, float] = {}
+        self._owners: dict[bytes, dict[str, None]] = {}
+        self._owned: dict[str, dict[bytes, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: bytes) -> MessageRecord | None:
+        """Return the record of a message that we rendered, or None."""
+        found = self._known.get(key)
+        if isinstance(found, MessageRecord):
+            return found
+        return None if self._shared is None else self._shared.get(key)
+
+    def view(self, history: Iterable[HistoryMessage]) -> Visible:
+        """Tell what the messages at hand show; hints may point to user and tool messages only."""
+        self.forget_old()
+        shown: list[tuple[MessageRecord, str]] = []
+        foreign: list[tuple[ForeignRecord, str | None]] = []
+        known: list[tuple[bytes, Known]] = []
+        for message in history:
+            found = self.get(message.key) or self._known.get(message.key)
+            if found is None:
+                content = message.message.get("content") if message.text is None else message.text
+                found = foreign_record(content, readable=message.text is not None)
+            if isinstance(found, MessageRecord):
+                shown.append((found, message.text or ""))
+            else:
+                foreign.append((found, message.text))
+            known.append((message.key, found))
+        return Visible(tuple(shown), tuple(foreign), tuple(known)) if known else NOTHING
+
+    def record(self, key: bytes, record: MessageRecord, owner: str) -> None:
+        """Remember a message that was rendered for request ``owner``."""
+        self._known[key] = record
+        self._hold(((key, record),), owner)
+        if self._shared is not None:
+            self._shared.rendered(key, record, owner)
+
+    def adopt(self, known: Sequence[tuple[bytes, Known]], owner: str) -> None:
+        """Let ``owner``, a request that carries these messages, hold what is known of them."""
+        self._hold(known, owner)
+        if self._shared is not None:
+            keys = [key for key, value in known if isinstance(value, MessageRecord)]
+            if keys:
+                self._shared.held(keys, owner)
+
+    def _hold(self, known: Iterable[tuple[bytes, Known]], owner: str) -> None:
+        now = self._clock()
+        for key, value in known:
+            if key not in self._known:
+                if isinstance(value, MessageRecord):
+                    continue  # released since it was seen: it does not come back
+                self._known[key] = value
+            self._known.move_to_end(key)
+            self._seen[key] = now
+            owners = self._owners.setdefault(key, {})
+            owners[owner] = None
+            self._owned.setdefault(owner, {})[key] = None
+            if len(owners) > _MOST_OWNERS:
+                self._disown(key, next(iter(owners)))
+        while len(self._known) > self._limit:
+            self._drop(next(iter(self._known)))
+
+    def release(self, owner: str) -> bool:
+        """Let ``owner`` hold nothing; tell whether it held anything. What nobody holds any more is forgotten."""
+        keys = list(self._owned.get(owner, ()))
+        for key in keys:
+            self._disown(key, owner)
+            if not self._owners[key]:
+                self._drop(key)
+        return bool(keys)
+
+    def forget_old(self) -> None:
+        """Drop what was unseen for too long."""
+        oldest_allowed = self._clock() - self._seconds
+        while self._known:
+            key = next(iter(self._known))
+            if self._seen[key] > oldest_allowed:
+                break
+            self._drop(key)
+
+    def _drop(self, key: bytes) -> None:
+        for owner in list(self._owners[key]):
+            self._disown(key, owner)
+        del self._known[key], self._seen[key], self._owners[key]
+
+    def _disown(self, key: bytes, owner: str) -> None:
+        del self._owners[key][owner]
+        held = self._owned[owner]
+        del held[key]
+        if not held:
+            del self._owned[owner]
+
+    def state(self) -> tuple[KnownRecord, ...]:
+        """Return the records as values, the least recently seen first."""
+        return tuple(
+            KnownRecord(key, known, self._seen[key], tuple(self._owners[key]))
+            for key, known in self._known.items()
+            if isinstance(known, MessageRecord)
+        )
+
+    def restore(self, state: Iterable[KnownRecord]) -> None:
+        """Know what ``state`` says; only where nothing is known yet."""
+        for entry in state:
+            self._known[entry.key] = entry.record
+            self._seen[entry.key] = entry.seen
+            self._owners[entry.key] = dict.fromkeys(entry.owners)
+            for owner in entry.owners:
+                self._owned.setdefault(owner, {})[entry.key] = None
+
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` unless every entry has a time and an owner, and owners agree with what they hold."""
+        pairs = {(key, owner) for key, owners in self._owners.items() for owner in owners}
+        held = {(key, owner) for owner, keys in self._owned.items() for key in keys}
+        if pairs != held or not set(self._known) == set(self._seen) == {key for key, _ in pairs}:
+            raise IntegrityError(
+                f"{len(self._known)} messages are known, {len(self._owners)} have owners, {len(self._seen)} have times"
+            )
+        if len(self._known) > self._limit:
+            raise IntegrityError(f"more than {self._limit} messages are remembered")

@@ -1,0 +1,145 @@
+"""Messages and texts by digest."""
+
+import hashlib
+import json
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contextpilot_core.errors import RequestError
+from contextpilot_core.types import Message
+
+
+def body_digest(body: str) -> bytes:
+    """Return the identity of a body: SHA-256 of its UTF-8 form (lone surrogates included)."""
+    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).digest()
+
+
+def distinct(keys: Sequence[Hashable]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the positions of first occurrences, and of repeats, both ascending."""
+    seen: set[Hashable] = set()
+    kept: list[int] = []
+    repeats: list[int] = []
+    for position, key in enumerate(keys):
+        (repeats if key in seen else kept).append(position)
+        seen.add(key)
+    return tuple(kept), tuple(repeats)
+
+
+SYSTEM_ROLES = frozenset({"system", "developer"})
+READABLE_ROLES = frozenset({"user", "tool"})
+"""Roles whose text may count as visible context: assistant and system messages never do (docs: rule 1)."""
+
+Seal = Callable[[bytes], bytes]
+"""Turns a digest into the form by which it is known: keyed, when processes share what they know of digests."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryMessage:
+    """One message that stands before the new context, as it was when it was given.
+
+    ``text`` is None where no hint may ever point. ``key`` finds what is known of it: a text that may be pointed to is
+    recognised whatever role and fields it comes back with.
+    """
+
+    digest: bytes
+    key: bytes
+    text: str | None
+    message: Message
+
+
+def plain(digest: bytes) -> bytes:
+    """Return the digest as it is: the seal of an engine that shares nothing."""
+    return digest
+
+
+def _history_message(message: Message, seal: Seal) -> HistoryMessage:
+    message = {key: _copied(value) for key, value in message.items()}  # callers may change theirs before we render
+    text = message_text(message)
+    text_digest = None if text is None else body_digest(text)
+    digest = seal(message_digest(message, text_digest))
+    if text_digest is None or message["role"] not in READABLE_ROLES:
+        return HistoryMessage(digest, digest, None, message)
+    return HistoryMessage(digest, seal(text_digest), text, message)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_copied(entry) for entry in value]
+    return value
+
+
+def message_text(message: Message) -> str | None:
+    """Return a message's text: its content if that is a string or a list of exactly one text part, else None."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, (list, tuple)) and len(content) == 1:
+        part = content[0]
+        if isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str):
+            return str(part["text"])
+    return None
+
+
+def message_digest(message: Message, text_digest: bytes | None = None) -> bytes:
+    """Return the SHA-256 of a message: role, content and every other field that is not None.
+
+    ``text_digest``: SHA-256 of the message's text, where the caller has it: a long text is then not read again.
+
+    One text part equals the plain string, and an absent field equals None, as client libraries turn one into the
+    other. Every part is framed, so no text can imitate another field. Raises `RequestError` for a message that
+    contains itself.
+    """
+    extra = {key: value for key, value in message.items() if key not in ("role", "content") and value is not None}
+    text = message_text(message)
+    head = [message.get("role"), extra, None if text is not None else message.get("content"), text is not None]
+    if not extra and text is not None and isinstance(head[0], str):
+        framed = f"[{json.dumps(head[0])},{{}},null,true]"
+    else:
+        try:
+            framed = _dump(head)
+        except RecursionError:
+            raise RequestError("a message contains itself, or is nested too deeply; give plain JSON values") from None
+    if text is not None and text_digest is None:
+        text_digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(f"{framed}\n".encode("utf-8", "surrogatepass") + (text_digest or b"")).digest()
+
+
+class HistoryDigest:
+    """Digest of a message list, grown message by message: equal histories have equal values."""
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._hash = hashlib.sha256()
+        for message in messages:
+            self.add(message)
+
+    def add(self, message: Message) -> None:
+        """Append a message."""
+        self._hash.update(message_digest(message))
+
+    @property
+    def value(self) -> str:
+        """The digest so far, as hexadecimal digits."""
+        return self._hash.hexdigest()
+
+
+def _plain(value: object) -> object:
+    """Return a JSON value for anything, decided by its content alone: no address, no order of a set, no ``repr``."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else f"\0{_dump(key)}": _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(_dump(entry) for entry in value)
+    if isinstance(value, (bytes, bytearray)):
+        return {"bytes": bytes(value).hex()}
+    fields = getattr(value, "__dict__", None)
+    return {"type": type(value).__qualname__, "fields": _plain(fields) if fields else None}
+
+
+def _dump(value: object) -> str:
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))

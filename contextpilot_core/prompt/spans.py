@@ -1,0 +1,269 @@
+"""De-duplication, reversible: equal bodies, whole blocks in foreign messages, and spans inside blocks.
+
+Whatever a hash finds is verified on the text, character by character: a collision costs time and nothing else.
+"""
+
+import re
+import zlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from contextpilot_core.prompt.boundaries import is_structured, whole_words
+from contextpilot_core.prompt.winnowing import CERTAIN, WINDOW, Scan, scan
+from contextpilot_core.tokens import TokenCounter
+from contextpilot_core.types import Segment, SpanSource
+
+MAX_PARAGRAPHS = 4096
+MIN_SPAN = CERTAIN + 1
+
+_CANDIDATES = 8
+_NEAR = 32
+_BLANK_LINES = re.compile(r"\n[ \t\r]*\n\s*")
+
+
+# --- whole blocks in messages that we did not render (docs: De-duplication, rule 1b)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageProfile:
+    """Where a message's paragraphs start: sorted ``checksum << 32 | offset``, 8 bytes each, of the first 4,096."""
+
+    paragraphs: "array[int]"
+
+
+def profile(text: str) -> MessageProfile:
+    """Index the paragraphs (runs of lines between blank lines) of a message, in one pass over its text."""
+    marks = [(checksum << 32) | at for checksum, at in _paragraphs(text, MAX_PARAGRAPHS)]
+    return MessageProfile(array("Q", sorted(marks)))
+
+
+def paragraph_keys(body: str) -> tuple[tuple[int, int], ...]:
+    """Return (checksum, offset) of every paragraph: what `shows_block` needs of a body, to be computed once."""
+    return tuple(_paragraphs(body, MAX_PARAGRAPHS + 1))
+
+
+def shows_block(text: str, profile: MessageProfile, body: str, keys: Sequence[tuple[int, int]] | None = None) -> bool:
+    """Tell whether ``body`` stands in ``text`` whole, bounded by blank lines or the ends of the text.
+
+    The cost depends on the body, not on the text; the answer is verified on the text. A paragraph beyond the
+    profile's bound counts as absent. ``keys``: ``paragraph_keys(body)``, where the caller has them.
+    """
+    if len(body) > len(text):
+        return False
+    keys = paragraph_keys(body) if keys is None else keys
+    rarest: list[int] = []
+    for checksum, within in keys:
+        marks = profile.paragraphs
+        first = bisect_left(marks, checksum << 32)
+        last = bisect_left(marks, (checksum + 1) << 32, first, min(len(marks), first + _CANDIDATES))
+        if first == last:
+            return False
+        if not rarest or last - first < len(rarest):
+            rarest = [(mark & 0xFFFFFFFF) - within for mark in marks[first:last]]
+    return any(start >= 0 and text.startswith(body, start) and _bounded(text, start, body) for start in rarest)
+
+
+def _paragraphs(text: str, most: int) -> Iterable[tuple[int, int]]:
+    """Yield (checksum, offset) of the first ``most`` paragraphs, white space at their ends left out."""
+    start = 0
+    while start < len(text) and most > 0:
+        blank = _BLANK_LINES.search(text, start)
+        end, following = (blank.start(), blank.end()) if blank else (len(text), len(text))
+        paragraph = text[start:end].lstrip()
+        offset = end - len(paragraph)
+        paragraph = paragraph.rstrip()
+        if paragraph:
+            yield zlib.crc32(paragraph.encode("utf-8", "surrogatepass")), offset
+            most -= 1
+        start = following
+
+
+def _bounded(text: str, start: int, body: str) -> bool:
+    """Tell whether the body at ``start`` has a blank line or an end of the text on both sides."""
+    first = start + len(body) - len(body.lstrip())
+    last = start + len(body.rstrip())
+    before, after = text[max(0, first - _NEAR) : first], text[last : last + _NEAR]
+    left, right = before[len(before.rstrip()) :], after[: len(after) - len(after.lstrip())]
+    return (len(left) == first or left.count("\n") > 1) and (last + len(right) == len(text) or right.count("\n") > 1)
+
+
+# --- anchors
+
+
+def anchors(text: str) -> dict[int, int]:
+    """Return hash -> first offset of the text's anchors; none for texts above `winnowing.MAX_TEXT` characters."""
+    return scan([text]).of(0)
+
+
+def sources(label: int, segments: Iterable[Segment]) -> tuple[SpanSource, ...]:
+    """Return what a rendered block literally shows as sources for later blocks; hints are no sources."""
+    return _sources([(label, segment.text) for segment in segments if segment.label is None])
+
+
+def sources_in(text: str, pieces: Iterable[tuple[int, int, int]]) -> tuple[SpanSource, ...]:
+    """Return the sources of a rendered text from its (label, start, length) pieces, hashed in one pass."""
+    return _sources([(label, text[start : start + length]) for label, start, length in pieces])
+
+
+def _sources(pieces: Sequence[tuple[int, str]]) -> tuple[SpanSource, ...]:
+    usable = [piece for piece in pieces if len(piece[1]) >= MIN_SPAN]
+    found = scan([text for _, text in usable])
+    return tuple([SpanSource(label, text, found.of(number)) for number, (label, text) in enumerate(usable)])
+
+
+# --- spans (docs: De-duplication, rule 3)
+
+
+def split_blocks(
+    blocks: Sequence[tuple[int, str]],
+    earlier: Sequence[SpanSource],
+    *,
+    span_hint: str,
+    count: TokenCounter,
+    min_chars: int = MIN_SPAN,
+    unclear: Collection[int] = (),
+) -> tuple[tuple[Segment, ...], ...]:
+    """Cut every block into what is sent and what an earlier text already shows.
+
+    Args:
+        blocks: (label, body) in the order of the prompt. A block is a source for those after it, by what it shows
+            literally alone, so no hint points to a hint.
+        earlier: sources that the prompt shows before these blocks, earliest first.
+        span_hint: the words that replace a span; ``{label}`` stands for the number.
+        count: the engine's token counter; a span is replaced only if it has more tokens than its hint.
+        unclear: labels of ``blocks`` that the prompt already shows for something else: no hint may name them.
+        min_chars: characters that a span has at least, after it was cut back to whole sentences or words.
+
+    Returns:
+        The segments of each block; their texts, joined, are its body. Later blocks never change earlier ones.
+    """
+    found = scan([body for _, body in blocks])
+    common = _common(found, earlier)
+    if not common:
+        return tuple([(Segment(body),) for _, body in blocks])
+
+    def worth(span: str, label: int) -> bool:
+        return len(span) >= min_chars and count(span) > count(span_hint.replace("{label}", str(label)))
+
+    shown = _Shown()
+    for source in earlier:
+        shown.add(source.label, source.text, [(source.anchors[key], key) for key in common & source.anchors.keys()])
+    result: list[tuple[Segment, ...]] = []
+    for number, (label, body) in enumerate(blocks):
+        marks = [mark for mark in found.marks(number) if mark[1] in common]
+        segments = _segments(body, _spans(body, marks, shown, worth))
+        if label not in unclear:
+            shown.add_literal(label, segments, marks)
+        result.append(segments)
+    return tuple(result)
+
+
+def _common(found: Scan, earlier: Sequence[SpanSource]) -> set[int]:
+    """Return the anchors that occur twice among the new texts, or in one of them and in a source."""
+    own = set(found.hashes)
+    common: set[int] = set()
+    if len(own) < len(found.hashes):
+        once: set[int] = set()
+        for key in found.hashes:
+            (common if key in once else once).add(key)
+    for source in earlier:
+        common |= own & source.anchors.keys()
+    return common
+
+
+class _Shown:
+    """The texts that the prompt literally shows so far, with places (text number, offset) of each anchor."""
+
+    def __init__(self) -> None:
+        self.texts: list[tuple[int, str]] = []
+        self.places: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, label: int, text: str, marks: Sequence[tuple[int, int]]) -> None:
+        """Append a text; one place per anchor and text, and a bounded number of texts, the earliest."""
+        if not marks:
+            return
+        number = len(self.texts)
+        self.texts.append((label, text))
+        for offset, key in marks:
+            places = self.places.setdefault(key, [])
+            if len(places) < _CANDIDATES and (not places or places[-1][0] != number):
+                places.append((number, offset))
+
+    def add_literal(self, label: int, segments: Sequence[Segment], marks: Sequence[tuple[int, int]]) -> None:
+        """Append the literal segments of a block, with those of its anchors that lie inside one."""
+        start = 0
+        for segment in segments:
+            end = start + len(segment.text)
+            if segment.label is None:
+                inside = [(at - start, key) for at, key in marks if start <= at <= end - WINDOW]
+                self.add(label, segment.text, inside)
+            start = end
+
+
+def _spans(
+    body: str, marks: Sequence[tuple[int, int]], shown: _Shown, worth: Callable[[str, int], bool]
+) -> list[tuple[int, int, int]]:
+    """Return (start, end, label) of the spans to replace: from the left, each the longest at its anchor."""
+    if not marks or is_structured(body):
+        return []
+    spans: list[tuple[int, int, int]] = []
+    floor = 0
+    weighed: dict[tuple[int, int], int] = {}  # (text, shift) -> end of a common run that was refused
+    for at, key in marks:
+        if at < floor:
+            continue
+        best = (0, 0, 0)
+        for number, there in shown.places.get(key, ()):
+            if weighed.get((number, there - at), -1) > at:
+                continue
+            label, text = shown.texts[number]
+            start, end = _common_run(body, at, text, there, floor)
+            weighed[number, there - at] = end
+            if end - start > best[1] - best[0]:
+                best = (start, end, label)
+        if best[0] == best[1]:
+            continue
+        start, end = whole_words(body, best[0], best[1])
+        if worth(body[start:end], best[2]):
+            spans.append((start, end, best[2]))
+            floor = end
+            weighed.clear()
+    return spans
+
+
+def _segments(body: str, spans: Sequence[tuple[int, int, int]]) -> tuple[Segment, ...]:
+    """Return the body as literal segments and spans."""
+    segments: list[Segment] = []
+    at = 0
+    for start, end, label in spans:
+        if at < start:
+            segments.append(Segment(body[at:start]))
+        segments.append(Segment(body[start:end], label))
+        at = end
+    if at < len(body) or not spans:
+        segments.append(Segment(body[at:]))
+    return tuple(segments)
+
+
+def _common_run(body: str, at: int, text: str, there: int, floor: int) -> tuple[int, int]:
+    """Return the maximal run of ``body`` around ``at``, not before ``floor``, that equals ``text`` around ``there``."""
+    right = _grow(lambda n: body[at : at + n] == text[there : there + n], min(len(body) - at, len(text) - there))
+    left = _grow(lambda n: body[at - n : at] == text[there - n : there], min(at - floor, there))
+    return at - left, at + right
+
+
+def _grow(equal: Callable[[int], bool], limit: int) -> int:
+    """Return the greatest n up to ``limit`` with ``equal(n)``, true up to some n and false beyond."""
+    size = min(WINDOW, limit)
+    while size < limit and equal(size):
+        size = min(2 * size, limit)
+    low, high = 0, size
+    while low < high:
+        middle = (low + high + 1) // 2
+        if equal(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

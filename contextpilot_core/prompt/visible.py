@@ -1,0 +1,171 @@
+"""What the messages of a prompt show, and so need not be sent again (docs: "De-duplication", rule 1).
+
+Records are made when a message is rendered; they are only ever used for a message that stands in the prompt at hand.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from contextpilot_core.config import EngineConfig
+from contextpilot_core.prompt.layout import RenderedContext, hint_line
+from contextpilot_core.prompt.spans import MessageProfile, paragraph_keys, profile, shows_block, sources_in
+from contextpilot_core.tokens import TokenCounter
+from contextpilot_core.types import Segment, SpanSource
+
+_LABEL_LINE = re.compile(r"^[\s>*#|-]*\[Doc (\d{1,9})\]\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class MessageRecord:
+    """What one rendered message shows.
+
+    labels: body digest -> label, for blocks that stand there literally as a whole.
+    rendered: every label that stands there, whatever is left of its block.
+    doubtful: labels that the rest of the message (its question) seems to show, too.
+    highest: the highest label that the message renders or points to (0: none).
+    path: (digest, tokens) of the leading blocks before the first hint: their place in the prefix cache.
+    pieces: (label, start, length) of every literal run in the message's text.
+    """
+
+    labels: Mapping[bytes, int]
+    rendered: frozenset[int]
+    doubtful: frozenset[int]
+    highest: int
+    path: tuple[tuple[bytes, int], ...]
+    pieces: tuple[tuple[int, int, int], ...]
+    _sources: list[SpanSource] = field(default_factory=list, repr=False)
+
+    def sources(self, text: str) -> Sequence[SpanSource]:
+        """Return the literal runs with their anchors; ``text`` is the message's. Worked out once per record."""
+        if not self._sources and self.pieces:
+            self._sources[:] = sources_in(text, self.pieces)  # at once: another thread may do the same
+        return self._sources
+
+
+@dataclass(frozen=True)
+class ForeignRecord:
+    """What is known of a message that we did not render, or no longer know.
+
+    profile: finds whole blocks in its text; None where no hint may point.
+    labels: numbers of what looks like our label lines, in any role and shape: a hint to one of them could be misread.
+    """
+
+    profile: MessageProfile | None
+    labels: frozenset[int]
+
+
+Known = MessageRecord | ForeignRecord
+
+
+@dataclass(frozen=True)
+class Visible:
+    """What the messages of one request show, in the order of the messages."""
+
+    shown: tuple[tuple[MessageRecord, str], ...] = ()
+    foreign: tuple[tuple[ForeignRecord, str | None], ...] = ()
+    known: tuple[tuple[bytes, Known], ...] = ()
+
+    @cached_property
+    def unclear(self) -> frozenset[int]:
+        """Labels that stand for more than one thing, or may: no hint names one of them."""
+        uses = Counter(label for record, _ in self.shown for label in record.rendered)
+        doubtful = [label for record, _ in self.foreign for label in record.labels]
+        doubtful += [label for record, _ in self.shown for label in record.doubtful]
+        return frozenset(doubtful).union(label for label, number in uses.items() if number > 1)
+
+    @cached_property
+    def labels(self) -> Mapping[bytes, int]:
+        """Body digest -> label of its first occurrence, as far as the label is clear."""
+        found: dict[bytes, int] = {}
+        for record, _ in self.shown:
+            for digest, label in record.labels.items():
+                found.setdefault(digest, label)
+        return {digest: label for digest, label in found.items() if label not in self.unclear}
+
+    @property
+    def next_label(self) -> int:
+        """One more than the highest label that we rendered and that is visible; 1 without any."""
+        return 1 + max((record.highest for record, _ in self.shown), default=0)
+
+    def shows_unlabelled(self, body: str) -> bool:
+        """Tell whether a message that we did not render holds ``body`` as a whole (docs: rule 1b)."""
+        keys = paragraph_keys(body) if self.foreign else ()
+        return any(
+            text is not None and record.profile is not None and shows_block(text, record.profile, body, keys)
+            for record, text in self.foreign
+        )
+
+    def hints(
+        self,
+        positions: Sequence[int],
+        bodies: Sequence[str],
+        digests: Sequence[bytes],
+        config: EngineConfig,
+        count: TokenCounter,
+    ) -> dict[int, int | None]:
+        """Return label by position (None: unlabelled) for the blocks that need not be sent again.
+
+        A hint that would cost as much as its block is not used (docs: rule 4).
+        """
+        found: dict[int, int | None] = {}
+        if not config.dedup or not self.known_messages:
+            return found
+        costs: dict[int | None, int] = {}
+        for position in positions:
+            body = bodies[position]
+            target = self.labels.get(digests[position])
+            if target is None and not self.shows_unlabelled(body):
+                continue
+            if target not in costs:
+                costs[target] = count(config.unlabelled_hint if target is None else hint_line(config.hint, target))
+            if costs[target] < max(1, count(body)):
+                found[position] = target
+        return found
+
+    @property
+    def known_messages(self) -> int:
+        """How many messages a hint could point to."""
+        return len(self.shown) + len(self.foreign)
+
+    def sources(self) -> list[SpanSource]:
+        """Return every literal run that the messages show under a clear label, first message first."""
+        runs = (source for record, text in self.shown for source in record.sources(text))
+        return [source for source in runs if source.label not in self.unclear]
+
+
+NOTHING = Visible()
+
+
+def foreign_record(content: object, *, readable: bool) -> ForeignRecord:
+    """Read the content of a message once: its paragraphs, if a hint may point there, and what looks like our labels."""
+    labels = {int(number) for text in _texts(content) for number in _LABEL_LINE.findall(text)}
+    return ForeignRecord(profile(content) if readable and isinstance(content, str) else None, frozenset(labels))
+
+
+def message_record(
+    blocks: Sequence[tuple[bytes, int, tuple[Segment, ...]]],
+    hinted: Sequence[int | None],
+    context: RenderedContext,
+    rest: str = "",
+    path: tuple[tuple[bytes, int], ...] = (),
+) -> MessageRecord:
+    """Record what a rendered message shows: (digest, label, segments) of sent blocks, labels of hints, other text."""
+    named = [segment.label or 0 for _, _, run in blocks for segment in run] + [label or 0 for label in hinted]
+    return MessageRecord(
+        labels={digest: label for digest, label, run in blocks if len(run) == 1 and run[0].label is None},
+        rendered=frozenset(label for _, label, _ in blocks),
+        doubtful=frozenset(map(int, _LABEL_LINE.findall(rest))),
+        highest=max(named + [label for _, label, _ in blocks], default=0),
+        path=path,
+        pieces=context.pieces,
+    )
+
+
+def _texts(content: object) -> Iterator[str]:
+    for part in content if isinstance(content, (list, tuple)) else (content,):
+        text = part.get("text") if isinstance(part, Mapping) else part
+        if isinstance(text, str):
+            yield text

@@ -1,0 +1,21 @@
+"""The console script ``contextpilot-rag``: in a core-only install it says which extra it needs."""
+
+import sys
+from typing import NoReturn
+
+from contextpilot_core import ContextPilotError
+from contextpilot_integrations import extras
+
+
+def main() -> NoReturn:
+    """Run the command line and exit: 0 done, 2 refused, with one line that says why."""
+    try:
+        for module in ("typer", "rich"):
+            extras.load(module, extra="cli")
+        from contextpilot_integrations.cli.app import app
+
+        app()
+    except ContextPilotError as error:
+        sys.stderr.write(f"contextpilot-rag: {error}\n")
+        sys.exit(2)
+    sys.exit(0)

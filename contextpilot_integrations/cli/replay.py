@@ -1,0 +1,149 @@
+"""``contextpilot-rag replay``: how much of a retrieval trace a prefix cache would reuse."""
+
+import json
+from dataclasses import asdict, replace
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from contextpilot_core import ContextPilotError, EngineConfig, TraceError
+from contextpilot_core.replay import ReplayResult, load_corpus, load_trace
+from contextpilot_core.replay import replay as run_replay
+
+
+class Mode(str, Enum):
+    """offline: the whole trace is one batch; online: one request after the other; window: some of them together."""
+
+    offline = "offline"
+    online = "online"
+    window = "window"
+
+
+class StrategyName(str, Enum):
+    """How documents are ordered."""
+
+    greedy = "greedy"
+    paper = "paper"
+    none = "none"
+
+
+class ScheduleName(str, Enum):
+    """In which order a batch is sent."""
+
+    depth_first = "depth-first"
+    paper = "paper"
+    arrival = "arrival"
+
+
+class NoteName(str, Enum):
+    """The order note."""
+
+    none = "none"
+    compact = "compact"
+    full = "full"
+
+
+class IdentityName(str, Enum):
+    """What makes two documents the same block."""
+
+    id = "id"
+    text = "text"
+
+
+def replay(
+    trace: Annotated[Path, typer.Argument(help="Trace or conversations, .jsonl or .jsonl.gz.")],
+    corpus: Annotated[list[Path], typer.Option(help="Corpus file; give the option again for a second one.")],
+    top_k: Annotated[int, typer.Option(min=1, help="Documents per request.")] = 15,
+    mode: Annotated[
+        Mode, typer.Option(help="One batch, one request after the other, or as many together as wait.")
+    ] = Mode.offline,
+    window: Annotated[int, typer.Option(min=1, help="Requests that wait together (--mode window).")] = 32,
+    strategy: Annotated[StrategyName, typer.Option(help="How documents are ordered.")] = StrategyName.greedy,
+    schedule: Annotated[ScheduleName, typer.Option(help="Order of a batch.")] = ScheduleName.depth_first,
+    cache_tokens: Annotated[int, typer.Option(min=0, help="Tokens the cache holds; 0: unbounded.")] = 40_000,
+    candidates: Annotated[int | None, typer.Option(min=1, help="Selection: candidates per request.")] = None,
+    pinned: Annotated[int | None, typer.Option(min=0, help="Selection: best ranks that are always sent.")] = None,
+    note: Annotated[NoteName, typer.Option(help="The order note.")] = NoteName.none,
+    kv_block: Annotated[int, typer.Option(min=1, help="Tokens per KV block.")] = 1,
+    identity: Annotated[IdentityName, typer.Option(help="One block per id, or per text.")] = IdentityName.id,
+    queries: Annotated[Path | None, typer.Option(help="Queries with evidence_ids, to report recall.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Replay a retrieval trace through a simulated prefix cache and report what was reused."""
+    console = Console(stderr=True)
+    try:
+        if (candidates is None) != (pinned is None):
+            raise typer.BadParameter("--candidates and --pinned belong together; give both or neither")
+        config = EngineConfig(
+            strategy=strategy.value,
+            schedule=schedule.value,
+            cache_tokens=cache_tokens or None,
+            kv_block=kv_block,
+            note=note.value,
+            budget=None if candidates is None else top_k,
+            pinned=pinned,
+        )
+        documents, items = load_corpus(corpus), load_trace(trace, queries)
+        if not any(item.doc_ids for item in items):
+            raise TraceError(f"{trace}: no line has any doc_ids; give a trace of retrieved documents")
+        if queries is not None and not any(item.evidence for item in items):
+            raise TraceError(f"{queries}: no evidence_ids for any query of the trace; give queries that know theirs")
+        with _progress(console) as bar:
+            task = bar.add_task("replay", total=None)
+            result = run_replay(
+                items,
+                documents,
+                config,
+                top_k=candidates or top_k,
+                mode=mode.value,
+                window=window,
+                identity=identity.value,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+    except ContextPilotError as error:
+        console.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
+        raise typer.Exit(2) from error
+    if as_json:
+        typer.echo(json.dumps(asdict(result)))
+    else:
+        plain = run_replay(items, documents, replace(config, strategy="none", budget=None, pinned=None), top_k=top_k)
+        Console().print(_table(trace.name, result, plain))
+
+
+def _progress(console: Console) -> Progress:
+    """Return a bar that shows on a terminal only."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+MEANING = {
+    "tokens": "document tokens sent",
+    "reused_tokens": "of them found in the simulated prefix cache",
+    "reuse": "reused_tokens / tokens",
+    "note_tokens": "tokens of order notes, never cached",
+    "net_reuse": "reuse after the notes",
+    "upper_bound": "no order and no schedule can reuse more",
+    "build_seconds": "time to plan the batch, or all windows",
+    "recall": "share of the known evidence that was sent",
+    "recall_by_rank": "the same in retrieval order",
+}
+
+
+def _table(name: str, result: ReplayResult, plain: ReplayResult) -> Table:
+    table = Table(title=name, title_justify="left", show_header=False)
+    table.add_row("reuse in retrieval order", f"{plain.reuse:.1%}", "the same cache without us", style="bold")
+    for field, value in asdict(result).items():
+        if value is None:
+            shown = "unknown" if field.startswith(("upper", "peak", "recall")) else "-"
+        elif field in ("reuse", "net_reuse", "upper_bound", "recall", "recall_by_rank"):
+            shown = f"{value:.1%}"
+        else:
+            shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+        table.add_row(field, shown, MEANING.get(field, ""))
+    return table

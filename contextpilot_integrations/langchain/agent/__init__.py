@@ -1,0 +1,1 @@
+"""For agents: a retrieval tool, and a middleware that works with its results."""

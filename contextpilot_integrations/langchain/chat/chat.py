@@ -1,0 +1,243 @@
+"""A chat over retrieved documents whose context stays in its history: each prompt starts with the one before."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, closing
+from typing import Any, TypeAlias
+
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage, HumanMessage, message_chunk_to_message
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+
+from contextpilot_core import RequestTypeError, ReuseEngine, TokenCounter, estimate_tokens
+from contextpilot_integrations.langchain.chat.events import atell, tell
+from contextpilot_integrations.langchain.chat.history import (
+    GetHistory,
+    MemoryHistories,
+    MemoryHistory,
+    MessageHistory,
+    aload,
+    asave,
+    save,
+)
+from contextpilot_integrations.langchain.chat.llm import model_call
+from contextpilot_integrations.langchain.chat.turn import ChatSettings, ChatTurn
+from contextpilot_integrations.langchain.sessions import session_of
+from contextpilot_integrations.serving.chat import Tenants, TurnLocks
+from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
+
+ChatInput: TypeAlias = str | Mapping[str, Any] | HumanMessage
+
+
+def create_contextpilot_chat(
+    retriever: Runnable[str, list[Document]],
+    llm: Runnable[Any, BaseMessage],
+    engine: ReuseEngine | None = None,
+    *,
+    history: GetHistory | None = None,
+    instructions: str = "",
+    session_id: str | None = None,
+    namespace: str = "default",
+    tenants: Tenants | None = None,
+    tokens: TokenSource | None = None,
+    max_context_tokens: int | None = None,
+    token_counter: TokenCounter = estimate_tokens,
+    max_sessions: int = 1_000,
+) -> "ContextPilotChat":
+    """Return a chat: question in, the model's message out; ``invoke``, ``stream``, ``batch`` and their async twins.
+
+        chat.invoke("And in winter?", {"configurable": {"session_id": "user-17"}})
+
+    Every prompt is the one before, its answer, and a user message with what the history does not show yet: context,
+    note, question. The session of a call is found as by `ContextPilotRetriever`; without one there is no history.
+    Calls of one session wait for each other. A turn that fails, breaks off or ends in tool calls is not kept. The
+    custom event "contextpilot_turn" tells callbacks the figures of each answer (`TurnFigures`).
+
+    Args:
+        retriever: finds documents for the question, best first.
+        llm: a chat model, or one with ``bind_tools`` and the like; its retries and errors are its own.
+        engine: plans the prompts; all pipelines in front of one model server should share it. None: a new one.
+        history: session id -> a LangChain chat message history (or what has ``messages``, ``add_messages`` and
+            ``clear``). None: in this process. The messages hold the documents, also for planning them again.
+        instructions: the system message.
+        session_id: the session of calls that name none.
+        namespace: orders are shared inside it only.
+        tenants: sends every prompt under the ``cache_salt`` of the namespace (vLLM, SGLang), in the ``extra_body`` of
+            the call, which takes over what the model (`ChatOpenAI`) or its bindings have there. None: without.
+        tokens: tells an engine that follows KV events (``ReuseEngine(mirror=...)``) the exact tokens of prompts:
+            `HuggingFaceTokens` or `ServerTokens`. None: nobody does, and plans rely on the estimate.
+        max_context_tokens: the context window; a prompt that would not fit with its answer (``max_tokens`` of the call
+            or the model) drops whole oldest turns until the history takes at most half of it. None: no limit.
+        token_counter: counts a text's tokens for that; corrected by what the model reports.
+        max_sessions: histories kept in this process; the least recently used is forgotten.
+
+    Raises:
+        ConfigError: a value breaks its rule.
+    """
+    engine = ReuseEngine() if engine is None else engine
+    settings = ChatSettings(
+        engine=engine,
+        instructions=instructions,
+        namespace=namespace,
+        window=max_context_tokens,
+        count=token_counter,
+        tokenizer=PromptTokenizer(tokens) if tokens is not None and engine.follows_events else None,
+    )
+    return ContextPilotChat(retriever, llm, settings, history or MemoryHistories(max_sessions), session_id, tenants)
+
+
+class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
+    """A chat that `create_contextpilot_chat` made. Its input is a str, a user message, or ``{"input": <question>}``.
+
+    ``session_id`` as an argument of a call names the conversation; other arguments go to the model.
+    """
+
+    def __init__(
+        self,
+        retriever: Runnable[str, list[Document]],
+        llm: Runnable[Any, BaseMessage],
+        settings: ChatSettings,
+        get_history: GetHistory,
+        session_id: str | None,
+        tenants: Tenants | None,
+    ) -> None:
+        self._retriever, self._llm, self._settings = retriever, llm, settings
+        self._get_history, self._session_id, self._tenants = get_history, session_id, tenants
+        self._locks = TurnLocks()
+
+    @property
+    def engine(self) -> ReuseEngine:
+        """The engine that plans the prompts."""
+        return self._settings.engine
+
+    def history(self, session_id: str) -> list[BaseMessage]:
+        """Return a session's messages with their contexts."""
+        return list(self._get_history(session_id).messages)
+
+    def reset(self, session_id: str) -> None:
+        """Forget a session's messages; its next question starts anew."""
+        self._get_history(session_id).clear()
+
+    def invoke(self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any) -> BaseMessage:
+        """Return the answer to a question."""
+        session_id = self._session(config, kwargs)
+
+        def answer(asked: ChatInput, run_manager: CallbackManagerForChainRun, config: RunnableConfig) -> BaseMessage:
+            history, question = self._history(session_id), _question(asked)
+            documents = self._retriever.invoke(question, config)
+            turn = self._turn(history.messages, question, documents, session_id, kwargs)
+            with turn.sending():
+                reply = self._llm.invoke(turn.prompt, config, **turn.arguments)
+            save(history, turn.added(reply), turn.rewritten)
+            tell(turn.figures(reply), config)
+            return reply
+
+        with self._locks.hold(session_id):
+            return self._call_with_config(answer, input, config)
+
+    async def ainvoke(self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any) -> BaseMessage:
+        """Return the answer to a question."""
+        session_id = self._session(config, kwargs)
+
+        async def answer(
+            asked: ChatInput, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
+        ) -> BaseMessage:
+            history, question = self._history(session_id), _question(asked)
+            documents = await self._retriever.ainvoke(question, config)
+            turn = self._turn(await aload(history), question, documents, session_id, kwargs)
+            with turn.sending():
+                reply = await self._llm.ainvoke(turn.prompt, config, **turn.arguments)
+            await asave(history, turn.added(reply), turn.rewritten)
+            await atell(await turn.afigures(reply), config)
+            return reply
+
+        async with self._locks.ahold(session_id):
+            return await self._acall_with_config(answer, input, config)
+
+    def stream(self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[BaseMessage]:
+        """Yield the answer to a question piece by piece; its session waits until the stream ends or is closed."""
+        session_id = self._session(config, kwargs)
+
+        def answer(
+            inputs: Iterator[ChatInput], run_manager: CallbackManagerForChainRun, config: RunnableConfig
+        ) -> Iterator[BaseMessage]:
+            history, question = self._history(session_id), _question(next(inputs))
+            documents = self._retriever.invoke(question, config)
+            turn = self._turn(history.messages, question, documents, session_id, kwargs)
+            whole: Any = None
+            with turn.sending() as started:
+                for chunk in self._llm.stream(turn.prompt, config, **turn.arguments):
+                    started()
+                    yield chunk
+                    whole = chunk if whole is None else whole + chunk
+            if whole is not None:
+                save(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
+                tell(turn.figures(whole), config)
+
+        chunks: Any = self._transform_stream_with_config(iter([input]), answer, config)
+        with self._locks.hold(session_id), closing(chunks):
+            for chunk in chunks:
+                yield chunk
+                self._locks.keep(session_id)
+
+    async def astream(
+        self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[BaseMessage]:
+        """Yield the answer to a question piece by piece, as `stream`."""
+        session_id = self._session(config, kwargs)
+
+        async def answer(
+            inputs: AsyncIterator[ChatInput], run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
+        ) -> AsyncIterator[BaseMessage]:
+            history, question = self._history(session_id), _question(await anext(inputs))
+            documents = await self._retriever.ainvoke(question, config)
+            turn = self._turn(await aload(history), question, documents, session_id, kwargs)
+            whole: Any = None
+            with turn.sending() as started:
+                async for chunk in self._llm.astream(turn.prompt, config, **turn.arguments):
+                    started()
+                    yield chunk
+                    whole = chunk if whole is None else whole + chunk
+            if whole is not None:
+                await asave(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
+                await atell(await turn.afigures(whole), config)
+
+        chunks: Any = self._atransform_stream_with_config(_once(input), answer, config)
+        async with self._locks.ahold(session_id), aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+                self._locks.keep(session_id)
+
+    def _session(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> str | None:
+        """Take the session id out of the arguments of a call, or find it elsewhere."""
+        return session_of(ensure_config(config), explicit=kwargs.pop("session_id", None), fallback=self._session_id)
+
+    def _history(self, session_id: str | None) -> MessageHistory:
+        return MemoryHistory() if session_id is None else self._get_history(session_id)
+
+    def _turn(
+        self,
+        messages: list[BaseMessage],
+        question: str,
+        documents: list[Document],
+        session_id: str | None,
+        kwargs: Mapping[str, Any],
+    ) -> ChatTurn:
+        call = model_call(self._llm, kwargs, self._tenants, self._settings.namespace)
+        return ChatTurn(self._settings, messages, question, documents, session_id=session_id, call=call)
+
+
+def _question(asked: ChatInput) -> str:
+    question: Any = asked.get("input") if isinstance(asked, Mapping) else asked
+    if isinstance(question, HumanMessage):
+        question = question.content
+    if not isinstance(question, str):
+        raise RequestTypeError(
+            f"the question must be a str, a HumanMessage with text, or a mapping with one of them under 'input', got "
+            f"{type(asked).__name__} with {type(question).__name__}; convert it"
+        )
+    return question
+
+
+async def _once(value: ChatInput) -> AsyncIterator[ChatInput]:
+    yield value

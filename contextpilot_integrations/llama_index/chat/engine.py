@@ -1,0 +1,295 @@
+"""A chat engine whose turns extend each other: the documents stay in the history, beside the questions."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    MessageRole,
+)
+from llama_index.core.callbacks import CallbackManager, trace_method
+from llama_index.core.chat_engine.types import AgentChatResponse, BaseChatEngine, StreamingAgentChatResponse
+from llama_index.core.llms.llm import LLM
+from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.settings import Settings
+from llama_index.core.types import Thread
+from llama_index.core.utils import get_tokenizer
+from llama_index_instrumentation import get_dispatcher
+
+from contextpilot_core import ConfigError, Plan, PromptTokens, ReuseEngine
+from contextpilot_integrations.llama_index.chat.events import TurnEvent
+from contextpilot_integrations.llama_index.chat.llm import extra_body, prompt_limit, salted
+from contextpilot_integrations.llama_index.chat.turn import Turn, Turns
+from contextpilot_integrations.llama_index.sessions import find_session
+from contextpilot_integrations.serving.chat import Tenants, Usage, read_usage
+from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
+
+_dispatcher = get_dispatcher(__name__)
+
+
+class ContextPilotChatEngine(BaseChatEngine):
+    """Chat over a retriever, in place of `ContextChatEngine`: every prompt starts with the whole of the one before.
+
+        chat_engine = ContextPilotChatEngine.from_defaults(retriever, system_prompt="Answer briefly.")
+
+    The documents stand in the user message, before the question, and stay there in the memory. A document that the
+    history shows is not sent again but named by a hint; what the history no longer shows is sent again. The LLM is
+    called for every question, with or without documents. The memory's messages hold the documents:
+    `question_of(message)` gives the question alone.
+
+    Above ``token_limit`` the oldest turns are dropped, whole, down to half of it, so that the next turns extend
+    each other again. Ask one question at a time; a new one waits until the model has streamed the last answer.
+
+    A `TurnEvent` tells LlamaIndex's event handlers the figures of each answer.
+    """
+
+    def __init__(
+        self,
+        retriever: BaseRetriever,
+        *,
+        engine: ReuseEngine | None = None,
+        llm: LLM | None = None,
+        memory: BaseMemory | None = None,
+        prefix_messages: Sequence[ChatMessage] = (),
+        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
+        token_limit: int | None = None,
+        session_id: str | None = None,
+        namespace: str = "default",
+        tenants: Tenants | None = None,
+        tokens: TokenSource | None = None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        """Make an engine for one conversation.
+
+        Args:
+            retriever: finds the documents, by the question as it was asked.
+            engine: plans; None is one of its own. Share one between all that talk to the same model server.
+            llm: answers; None is ``Settings.llm``.
+            memory: holds the conversation; None is one in this process. All messages in it are sent, up to the limit.
+            prefix_messages: stand before every prompt.
+            node_postprocessors: applied to what was retrieved.
+            token_limit: tokens of a prompt. None is the LLM's context window less the answer; a memory's own
+                ``token_limit`` holds as well.
+            session_id: names the conversation for the engine, if the surroundings do not (as in the postprocessor).
+            namespace: nothing crosses it.
+            tenants: sends every prompt under the ``cache_salt`` of the namespace (vLLM, SGLang), in the ``extra_body``
+                of a copy of ``llm``, which must be `OpenAI`, `OpenAILike` or the like. None: without.
+            tokens: tells an engine that follows KV events (``ReuseEngine(mirror=...)``) the exact tokens of prompts:
+                `HuggingFaceTokens` or `ServerTokens`. None: nobody does, and plans rely on the estimate.
+            callback_manager: None is ``Settings.callback_manager``.
+
+        Raises:
+            ConfigError: ``token_limit`` is below 1, the memory has ``memory_blocks``, or ``tenants`` cannot be kept
+                apart with this LLM.
+        """
+        self._retriever = retriever
+        llm = Settings.llm if llm is None else llm
+        self._llm = llm if tenants is None else salted(llm, tenants, namespace)
+        limit = prompt_limit(token_limit, self._llm, memory)
+        # `Memory` would count all tokens anew for every message, and keep a thread and an event loop for its database.
+        self._memory = ChatMemoryBuffer.from_defaults(token_limit=limit) if memory is None else memory
+        self._postprocessors = list(node_postprocessors)
+        self._session_id = session_id
+        engine = ReuseEngine() if engine is None else engine
+        # Only where the server has messages, too: else LlamaIndex makes the prompt.
+        follows = engine.follows_events and self._llm.metadata.is_chat_model
+        self._turns = Turns(
+            engine,
+            prefix=prefix_messages,
+            limit=limit,
+            tokenizer=getattr(self._memory, "tokenizer_fn", None) or get_tokenizer(),
+            namespace=namespace,
+            exact=PromptTokenizer(tokens) if tokens is not None and follows else None,
+        )
+        self._last_plan: Plan | None = None
+        self._last_usage = Usage()
+        self._writing: threading.Thread | asyncio.Task[None] | None = None  # the answer that is being streamed
+        self.callback_manager = Settings.callback_manager if callback_manager is None else callback_manager
+        for postprocessor in self._postprocessors:
+            postprocessor.callback_manager = self.callback_manager
+
+    @classmethod
+    def from_defaults(
+        cls,
+        retriever: BaseRetriever,
+        *,
+        chat_history: list[ChatMessage] | None = None,
+        system_prompt: str | None = None,
+        **options: Any,
+    ) -> "ContextPilotChatEngine":
+        """Make an engine as LlamaIndex's chat engines are made; ``options`` are the constructor's.
+
+        ``chat_history`` is what the conversation starts with, ``system_prompt`` stands in place of
+        ``prefix_messages``.
+
+        Raises:
+            ConfigError: both ``system_prompt`` and ``prefix_messages`` are given; else as the constructor.
+        """
+        if system_prompt is not None:
+            if options.get("prefix_messages"):
+                raise ConfigError("system_prompt and prefix_messages are both given; put the system message into one")
+            llm = options["llm"] = options.get("llm") or Settings.llm
+            options["prefix_messages"] = [ChatMessage(role=llm.metadata.system_role, content=system_prompt)]
+        chat_engine = cls(retriever, **options)
+        if chat_history is not None:
+            chat_engine._memory.set(list(chat_history))
+        return chat_engine
+
+    @property
+    def chat_history(self) -> list[ChatMessage]:
+        """The conversation as it was sent, documents included."""
+        return list(self._memory.get_all())
+
+    @property
+    def last_plan(self) -> Plan | None:
+        """The plan of the latest question: what was moved, left out and hinted at."""
+        return self._last_plan
+
+    @property
+    def last_usage(self) -> Usage:
+        """What the server said about the latest answer; streams say it with the LLM's ``stream_options`` only."""
+        return self._last_usage
+
+    def reset(self) -> None:
+        """Empty the memory."""
+        self._memory.reset()
+
+    @trace_method("chat")
+    def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
+        """Answer a question; ``chat_history`` replaces what the memory holds."""
+        turn = self._ask(message, chat_history)
+        with self._turns.sending(turn):
+            answer = self._llm.chat(turn.prompt)
+        messages = self._answered(turn, answer, self._turns.read_tokens(turn, read_usage(answer.raw)))
+        if turn.rewritten:
+            self._memory.set([*turn.history, *messages])
+        else:
+            self._memory.put_messages(messages)
+        return _response(turn, messages[-1])
+
+    @trace_method("chat")
+    async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
+        """Answer a question, as `chat`."""
+        turn = await self._aask(message, chat_history)
+        with self._turns.sending(turn):
+            answer = await self._llm.achat(turn.prompt)
+        messages = self._answered(turn, answer, await self._turns.aread_tokens(turn, read_usage(answer.raw)))
+        if turn.rewritten:
+            await self._memory.aset([*turn.history, *messages])
+        else:
+            await self._memory.aput_messages(messages)
+        return _response(turn, messages[-1])
+
+    @trace_method("chat")
+    def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> StreamingAgentChatResponse:
+        """Answer a question piece by piece, as `chat`; the memory holds the turn once the answer is complete."""
+        turn = self._ask(message, chat_history)
+        with self._turns.sending(turn):
+            chunks = self._llm.stream_chat(turn.prompt)
+        response = StreamingAgentChatResponse(
+            chat_stream=self._watched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
+        )
+        thread = Thread(target=response.write_response_to_history, args=(self._memory,))
+        response.write_response_to_history_thread = self._writing = thread
+        thread.start()
+        return response
+
+    @trace_method("chat")
+    async def astream_chat(
+        self, message: str, chat_history: list[ChatMessage] | None = None
+    ) -> StreamingAgentChatResponse:
+        """Answer a question piece by piece, as `stream_chat`."""
+        turn = await self._aask(message, chat_history)
+        with self._turns.sending(turn):
+            chunks = await self._llm.astream_chat(turn.prompt)
+        response = StreamingAgentChatResponse(
+            achat_stream=self._awatched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
+        )
+        task = asyncio.create_task(response.awrite_response_to_history(self._memory))
+        response.awrite_response_to_history_task = self._writing = task
+        return response
+
+    def _ask(self, message: str, chat_history: list[ChatMessage] | None) -> Turn:
+        if isinstance(self._writing, threading.Thread):
+            self._writing.join()
+        if chat_history is not None:
+            self._memory.set(list(chat_history))
+        nodes = self._retriever.retrieve(message)
+        for postprocessor in self._postprocessors:
+            nodes = postprocessor.postprocess_nodes(nodes, query_bundle=QueryBundle(message))
+        return self._plan(message, nodes, self._memory.get_all())
+
+    async def _aask(self, message: str, chat_history: list[ChatMessage] | None) -> Turn:
+        if isinstance(self._writing, threading.Thread):
+            await asyncio.to_thread(self._writing.join)
+        elif self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([self._writing])  # its error belongs to whoever reads the answer
+        if chat_history is not None:
+            await self._memory.aset(list(chat_history))
+        nodes = await self._retriever.aretrieve(message)
+        for postprocessor in self._postprocessors:
+            nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=QueryBundle(message))
+        return self._plan(message, nodes, await self._memory.aget_all())
+
+    def _plan(self, message: str, nodes: list[NodeWithScore], stored: list[ChatMessage]) -> Turn:
+        session_id = find_session(self._session_id, self._memory)
+        turn = self._turns.turn(message, nodes, stored, session_id, extra_body(self._llm))
+        self._last_plan = turn.plan
+        return turn
+
+    def _answered(self, turn: Turn, answer: ChatResponse, tokens: PromptTokens | None) -> list[ChatMessage]:
+        """Return what a turn adds to the memory."""
+        self._turns.sent(turn)
+        self._last_usage = read_usage(answer.raw)
+        _dispatcher.event(TurnEvent(**asdict(self._turns.figures(turn, self._last_usage, tokens))))
+        self._turns.learn_scale(turn, self._last_usage)
+        return [turn.user, ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")]
+
+    # The framework appends the streamed answer to the memory; the question goes there just before, and only then.
+
+    def _watched(self, turn: Turn, chunks: ChatResponseGen) -> ChatResponseGen:
+        last = None
+        with self._turns.sending(turn):
+            for chunk in chunks:
+                if last is None:
+                    self._turns.sent(turn)
+                last = chunk
+                yield chunk
+        if last is None:
+            self._turns.failed(turn)
+            return
+        question, _ = self._answered(turn, last, self._turns.read_tokens(turn, read_usage(last.raw)))
+        if turn.rewritten:
+            self._memory.set([*turn.history, question])
+        else:
+            self._memory.put(question)
+
+    async def _awatched(self, turn: Turn, chunks: ChatResponseAsyncGen) -> ChatResponseAsyncGen:
+        last = None
+        with self._turns.sending(turn):
+            async for chunk in chunks:
+                if last is None:
+                    self._turns.sent(turn)
+                last = chunk
+                yield chunk
+        if last is None:
+            self._turns.failed(turn)
+            return
+        question, _ = self._answered(turn, last, await self._turns.aread_tokens(turn, read_usage(last.raw)))
+        if turn.rewritten:
+            await self._memory.aset([*turn.history, question])
+        else:
+            await self._memory.aput(question)
+
+
+def _response(turn: Turn, answer: ChatMessage) -> AgentChatResponse:
+    return AgentChatResponse(response=answer.content or "", sources=turn.sources, source_nodes=turn.nodes)

@@ -1,0 +1,43 @@
+"""What the chat engine takes from its LLM: the room for a prompt, and what goes along with requests."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from llama_index.core.llms.llm import LLM
+from llama_index.core.memory import BaseMemory
+
+from contextpilot_core import ConfigError
+from contextpilot_integrations.serving.chat import Tenants
+
+_ANSWER_TOKENS = 256
+
+
+def extra_body(llm: LLM) -> Mapping[str, Any]:
+    """Return what stands in the ``extra_body`` of every request, as OpenAI-compatible LLMs have it."""
+    return getattr(llm, "additional_kwargs", {}).get("extra_body") or {}
+
+
+def salted(llm: LLM, tenants: Tenants, namespace: str) -> LLM:
+    """Return a copy of ``llm`` that sends the salt of a namespace. Raises `ConfigError`."""
+    options = getattr(llm, "additional_kwargs", None)
+    if not isinstance(options, dict):
+        raise ConfigError(
+            f"llm is a {type(llm).__name__}, whose requests have no additional_kwargs to hold the salt of tenants; "
+            "give an OpenAI or OpenAILike, or leave tenants out"
+        )
+    return llm.model_copy(update={"additional_kwargs": tenants.salted(options, namespace)})
+
+
+def prompt_limit(token_limit: int | None, llm: LLM, memory: BaseMemory | None) -> int:
+    """Return the most tokens of a prompt. Raises `ConfigError`."""
+    if getattr(memory, "memory_blocks", None):
+        raise ConfigError(
+            "memory has memory_blocks, whose text would change the head of every prompt; give a Memory without them, "
+            "or keep ContextChatEngine with a ContextPilotPostprocessor"
+        )
+    if token_limit is None:
+        window = llm.metadata.context_window
+        token_limit = max(1, window - min(window // 2, max(_ANSWER_TOKENS, llm.metadata.num_output)))
+    elif isinstance(token_limit, bool) or not isinstance(token_limit, int) or token_limit < 1:
+        raise ConfigError(f"token_limit={token_limit!r} must be a whole number of at least 1, or None; change it")
+    return min(token_limit, getattr(memory, "token_limit", token_limit))

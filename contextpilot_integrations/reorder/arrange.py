@@ -1,0 +1,183 @@
+"""What all swap-in hooks share: the order of their documents, the note on the last one, the memory of a session.
+
+A swap-in hook gives documents back and never sees the messages: it drops repeats within the call, moves documents to
+the front, and changes no text, but for a note at the end of the last document when the order is not by relevance.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from contextpilot_core import (
+    ConfigError,
+    ContextBlock,
+    ContextRequest,
+    EngineConfig,
+    Plan,
+    ReuseEngine,
+    WindowScheduler,
+)
+from contextpilot_core.clustering import prefix_first
+from contextpilot_core.config import NoteStyle
+from contextpilot_core.prompt import body_digest, distinct
+from contextpilot_integrations.reorder.notes import NOTE_STYLES, ordinal_note, relevance_order, strip_note
+from contextpilot_integrations.reorder.orders import OrderMemory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrangement:
+    """What a hook gives back. Positions are places in the caller's list.
+
+    order: positions to return, in this order. ranks: their places in the order of relevance, 0 is the best.
+    repeats: position that is returned -> positions that were dropped because they have the same text.
+    note: what to append to the text of the last one, "" for nothing.
+    """
+
+    order: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
+    repeats: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    note: str = ""
+
+
+def arrange(
+    engine: ReuseEngine,
+    blocks: Sequence[ContextBlock],
+    *,
+    ranks: Sequence[Any] = (),
+    k: int | None = None,
+    note: NoteStyle | None = None,
+    session_id: str | None = None,
+    namespace: str = "default",
+    orders: OrderMemory | None = None,
+) -> Arrangement:
+    """Order the documents of one call.
+
+    With a session, documents kept from its last call come first, in that call's order, and the rest by relevance
+    (*sticky order*). This order is what the engine then plans as the given one: it moves documents further only when
+    that saves more than the note and one KV block. Sticky order yields to selection (``budget``) and to strategy
+    "none", which both need the order of relevance.
+
+    Args:
+        engine: plans; equal texts are one document for it (``EngineConfig.dedup``).
+        blocks: the documents best first, or as one of our hooks returned them. Our note is no part of their text.
+        ranks: what ``metadata[RANK]`` of each holds, see `relevance_order`.
+        k: keep the best ``k`` different texts; done before anything moves.
+        note: style of the note; None is the engine's.
+        session_id: names the conversation; None is stateless.
+        namespace: orders are shared inside it only.
+        orders: where the last orders of the sessions are kept.
+
+    Raises:
+        ConfigError: ``k`` is below 1, or ``note`` is no style.
+        RequestError: the engine refuses the request.
+    """
+    asked = _asked(
+        engine.config,
+        blocks,
+        ranks=ranks,
+        k=k,
+        note=note,
+        session_id=session_id,
+        namespace=namespace,
+        orders=orders,
+    )
+    return asked.arrangement(engine.plan(**vars(asked.request))) if asked.given else Arrangement()
+
+
+async def arrange_in_turn(scheduler: WindowScheduler, blocks: Sequence[ContextBlock], **options: Any) -> Arrangement:
+    """Do as `arrange` with the scheduler's engine, together with the calls that come at about the same time.
+
+    They go on in the order in which their documents should be sent.
+    """
+    asked = _asked(scheduler.engine.config, blocks, **options)
+    if not asked.given:
+        return Arrangement()
+    async with scheduler.turn(asked.request) as plan:
+        return asked.arrangement(plan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A call that can be planned: its ``request`` holds the caller's blocks at the positions ``given``.
+
+    ``memory``: where the order is to be kept, None for nowhere.
+    """
+
+    request: ContextRequest
+    given: tuple[int, ...]
+    relevance: tuple[int, ...]
+    digests: Sequence[bytes]
+    style: NoteStyle
+    memory: OrderMemory | None
+
+    def arrangement(self, plan: Plan) -> Arrangement:
+        """Return what the plan means for the caller's list."""
+        digests, session_id = self.digests, self.request.session_id
+        order = tuple(self.given[index] for index in plan.order)
+        if self.memory is not None and session_id is not None:
+            self.memory.keep(self.request.namespace, session_id, tuple(digests[p] for p in order))
+        rank_of = {position: rank for rank, position in enumerate(self.relevance)}
+        placed = tuple(rank_of[position] for position in order)
+        repeats: dict[int, list[int]] = {}
+        first = {digests[position]: position for position in reversed(order)}
+        for position in sorted((self.given[index] for index in plan.dropped), key=rank_of.__getitem__):
+            if digests[position] in first:
+                repeats.setdefault(first[digests[position]], []).append(position)
+        return Arrangement(
+            order=order,
+            ranks=placed,
+            repeats={position: tuple(others) for position, others in repeats.items()},
+            note=ordinal_note(self.style, placed),
+        )
+
+
+def _asked(
+    config: EngineConfig,
+    blocks: Sequence[ContextBlock],
+    *,
+    ranks: Sequence[Any] = (),
+    k: int | None = None,
+    note: NoteStyle | None = None,
+    session_id: str | None = None,
+    namespace: str = "default",
+    orders: OrderMemory | None = None,
+) -> _Asked:
+    """Return the call of `arrange` with these arguments; nothing is ``given`` when there is nothing to order."""
+    style = config.note if note is None else note
+    if style not in NOTE_STYLES:
+        raise ConfigError(f"note={style!r} is not one of {', '.join(map(repr, NOTE_STYLES))}; choose one of them")
+    relevance = relevance_order([block.text for block in blocks], ranks)
+    bodies = [replace(block, text=strip_note(block.text)) for block in blocks]
+    digests = [body_digest(_shown(body, config)) for body in bodies]
+    given = _best(relevance, digests, k, config)
+    memory = orders if config.strategy != "none" and config.budget is None else None
+    if memory is not None and session_id is not None:
+        given = _sticky(given, digests, memory.last(namespace, session_id))
+    request = ContextRequest(
+        blocks=tuple(bodies[position] for position in given), session_id=session_id, namespace=namespace
+    )
+    return _Asked(request=request, given=given, relevance=relevance, digests=digests, style=style, memory=memory)
+
+
+def _shown(block: ContextBlock, config: EngineConfig) -> str:
+    """Return the text that decides whether two documents are the same: what the engine would send."""
+    return block.text if config.renderer is None else config.renderer(block)
+
+
+def _best(relevance: tuple[int, ...], digests: Sequence[bytes], k: int | None, config: EngineConfig) -> tuple[int, ...]:
+    """Return the positions of the best ``k`` different documents with their repeats, best first."""
+    if k is None:
+        return relevance
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ConfigError(f"k={k!r} must be a whole number of at least 1, or None for all; change it")
+    if not config.dedup:
+        return relevance[:k]
+    kept, _ = distinct([digests[position] for position in relevance])
+    best = {digests[relevance[index]] for index in kept[:k]}
+    return tuple(position for position in relevance if digests[position] in best)
+
+
+def _sticky(given: tuple[int, ...], digests: Sequence[bytes], last: Sequence[bytes]) -> tuple[int, ...]:
+    """Return ``given`` with what stood in the last order first, in that order; of repeats the best one."""
+    place = {digests[position]: position for position in reversed(given)}
+    return prefix_first(given, [place[digest] for digest in last if digest in place])

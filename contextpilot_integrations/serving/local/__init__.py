@@ -1,0 +1,5 @@
+"""llama.cpp, embedded."""
+
+from contextpilot_integrations.serving.local.engine import LocalEngine
+
+__all__ = ["LocalEngine"]

@@ -1,0 +1,110 @@
+"""The LRU estimate against a plain model of whole blocks with ticks (docs: "Replay")."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextpilot_core.cache.blocks import BlockTable
+from contextpilot_core.cache.estimate import CacheView
+from contextpilot_core.errors import IntegrityError
+
+paths = st.lists(st.integers(0, 7), min_size=1, max_size=5, unique=True)
+
+
+class Model:
+    """One dict entry per cached prefix, with its last tick; oldest leaves go first, never those of the newest path."""
+
+    def __init__(self, capacity: int, weight: list[int]) -> None:
+        self.capacity, self.weight = capacity, weight
+        self.ticks: dict[tuple[int, ...], int] = {}
+        self.now = 0
+
+    def matched(self, path: list[int]) -> int:
+        return max((n for n in range(len(path) + 1) if n == 0 or tuple(path[:n]) in self.ticks), default=0)
+
+    def admit(self, path: list[int]) -> None:
+        self.now += 1
+        for length in range(1, len(path) + 1):
+            self.ticks[tuple(path[:length])] = self.now
+        while sum(self.weight[prefix[-1]] for prefix in self.ticks) > self.capacity:
+            leaves = [p for p in self.ticks if not any(q[: len(p)] == p and q != p for q in self.ticks)]
+            leaf = min(leaves, key=lambda prefix: self.ticks[prefix])
+            if self.ticks[leaf] == self.now:
+                break
+            del self.ticks[leaf]
+
+
+def table(weight: list[int]) -> BlockTable:
+    blocks = BlockTable()
+    for number, tokens in enumerate(weight):
+        blocks.intern(str(number).encode(), lambda tokens=tokens: tokens)
+    return blocks
+
+
+@settings(max_examples=300)
+@given(st.lists(paths, max_size=30), st.integers(1, 30), st.lists(st.integers(1, 5), min_size=8, max_size=8))
+def test_view_equals_the_plain_model(sequence: list[list[int]], capacity: int, weight: list[int]):
+    view, model = CacheView(table(weight), capacity=capacity, max_requests=100), Model(capacity, weight)
+    for number, path in enumerate(sequence):
+        assert view.cached_blocks(path) == model.matched(path)
+        view.admit(path, f"q{number}")
+        model.admit(path)
+        view.check_integrity()
+        cached = {tuple(node_path) for node_path in prefixes(view)}
+        assert cached == set(model.ticks)
+
+
+def prefixes(view: CacheView) -> list[list[int]]:
+    found, stack = [], [(view.tree.root, [])]
+    while stack:
+        node, before = stack.pop()
+        for length in range(1, len(node.blocks) + 1):
+            found.append(before + node.blocks[:length])
+        stack.extend((child, before + node.blocks) for child in node.children.values())
+    return found
+
+
+@settings(max_examples=200)
+@given(st.lists(st.one_of(paths, st.integers(0, 30)), max_size=40), st.integers(1, 25))
+def test_admissions_and_releases_keep_references_and_capacity(steps: list[list[int] | int], capacity: int):
+    blocks = BlockTable()
+    view = CacheView(blocks, capacity=capacity, max_requests=5)
+    for number, step in enumerate(steps):
+        if isinstance(step, int):
+            view.release(f"q{step}")
+        else:
+            ids = [blocks.intern(str(block).encode(), lambda block=block: block % 3 + 1) for block in step]
+            view.admit(ids, f"q{number}")
+            blocks.release(ids)
+        view.check_integrity()
+        blocks.check_integrity(view.references())
+        assert len(view.tree.requests) <= 5
+    for name in list(view.tree.requests):
+        view.release(name)
+    assert not view.tree.requests
+
+
+def test_a_head_that_is_not_cached_has_no_path_below_it():
+    blocks = table([1, 1, 1])
+    view = CacheView(blocks, capacity=None, max_requests=10)
+    view.admit([0, 1])
+    assert view.longest((2,), (0, 1), max_visits=10) == ()
+    assert view.longest((0,), (1,), max_visits=10) == (1,)
+    assert view.longest((), (1, 0), max_visits=10) == (0, 1)
+
+
+def test_one_context_may_exceed_the_capacity():
+    blocks = table([5, 5, 5])
+    view = CacheView(blocks, capacity=7, max_requests=10)
+    view.admit([0], "a")
+    assert view.admit([1, 2], "b") == ["a"]
+    assert view.tokens == 10
+    view.check_integrity()
+
+
+def test_integrity_check_sees_a_node_without_a_place():
+    view = CacheView(table([1]), capacity=None, max_requests=10)
+    view.admit([0])
+    view._recency.clear()
+    with pytest.raises(IntegrityError, match="place"):
+        view.check_integrity()

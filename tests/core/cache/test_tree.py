@@ -1,0 +1,132 @@
+"""The prefix tree: paths, splits, the longest path inside a request, removal."""
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextpilot_core.cache.tree import PrefixTree
+from contextpilot_core.errors import IntegrityError
+
+paths = st.lists(st.integers(0, 6), max_size=6, unique=True)
+
+
+def weights() -> defaultdict[int, int]:
+    table: defaultdict[int, int] = defaultdict(int)
+    for block in range(2000):
+        table[block] = block % 5 + 1
+    return table
+
+
+def longest_by_force(stored: list[list[int]], wanted: list[int], weight: dict[int, int]) -> int:
+    best = 0
+    for path in stored:
+        total = 0
+        for block in path:
+            if block not in wanted:
+                break
+            total += weight[block]
+        best = max(best, total)
+    return best
+
+
+@given(st.lists(paths, max_size=12), paths)
+def test_longest_path_is_the_heaviest_stored_prefix_inside_the_request(stored: list[list[int]], wanted: list[int]):
+    weight = weights()
+    tree = PrefixTree(weight)
+    for number, path in enumerate(stored):
+        tree.insert(path, f"q{number}")
+    found = tree.longest(tree.root, 0, wanted, max_visits=10_000)
+    assert tree.walk(found)[2] == len(found)
+    assert set(found) <= set(wanted)
+    assert sum(weight[block] for block in found) == longest_by_force(stored, wanted, weight)
+
+
+@given(st.lists(paths, max_size=12), paths, st.sets(st.integers(0, 6)), st.integers(0, 3))
+def test_optional_blocks_are_limited(stored: list[list[int]], wanted: list[int], optional: set[int], allowance: int):
+    tree = PrefixTree(weights())
+    for path in stored:
+        tree.insert(path)
+    found = tree.longest(tree.root, 0, wanted, max_visits=10_000, optional=optional, allowance=allowance)
+    assert len(optional & set(found)) <= allowance
+    assert tree.walk(found)[2] == len(found)
+
+
+def test_a_search_visits_no_more_nodes_than_allowed():
+    tree = PrefixTree(weights())
+    for block in range(1, 100):
+        tree.insert([0, block])
+    assert tree.longest(tree.root, 0, list(range(100)), max_visits=2) == (0,)
+    assert len(tree.longest(tree.root, 0, list(range(100)), max_visits=3)) == 2
+
+
+@settings(max_examples=200)
+@given(st.lists(st.one_of(st.tuples(st.just("insert"), paths), st.tuples(st.just("release"), st.integers(0, 20)))))
+def test_random_inserts_and_releases_keep_integrity(steps: list[tuple[str, object]]):
+    tree = PrefixTree(weights())
+    live: dict[str, list[int]] = {}
+    for number, (action, value) in enumerate(steps):
+        if action == "insert":
+            assert isinstance(value, list)
+            tree.insert(value, f"q{number}")
+            live[f"q{number}"] = value
+        else:
+            name = f"q{value}"
+            assert (tree.release(name) is None) == (name not in live)
+            live.pop(name, None)
+        tree.check_integrity()
+        assert set(tree.requests) == set(live)
+    for path in live.values():
+        assert tree.walk(path)[2] == len(path)
+    for name in list(live):
+        tree.release(name)
+    assert tree.tokens == 0
+    assert not list(tree.nodes())
+
+
+def test_a_prefix_of_another_path_has_its_own_end():
+    tree = PrefixTree(weights())
+    tree.insert([1, 2, 3], "long")
+    tree.insert([1, 2], "short")
+    end = tree.end_of("short")
+    assert end is tree.walk([1, 2])[0]
+    assert tree.release("short") == []
+    assert tree.walk([1, 2, 3])[2] == 3
+    removed = tree.release("long")
+    assert removed is not None
+    assert tree.tokens == 0
+
+
+def test_trimming_a_leaf_moves_its_requests_up_and_forgets_them_at_the_root():
+    tree = PrefixTree(weights())
+    tree.insert([1, 2], "short")
+    tree.insert([1, 2, 3, 4], "long")
+    leaf = tree.end_of("long")
+    assert leaf is not None
+    assert tree.trim(leaf, 1) == ([4], ["long"])
+    assert tree.end_of("long") is leaf
+    assert tree.trim(leaf, 1) == ([3], ["long"])
+    upper = tree.end_of("long")
+    assert upper is tree.end_of("short")
+    assert upper is not None
+    assert tree.trim(upper, 2) == ([1, 2], ["short", "long"])
+    assert not tree.requests
+    tree.check_integrity()
+
+
+def test_integrity_check_sees_a_wrong_count():
+    tree = PrefixTree(weights())
+    tree.insert([1, 2], "q")
+    tree.tokens += 1
+    with pytest.raises(IntegrityError, match="tokens"):
+        tree.check_integrity()
+
+
+def test_a_chain_of_thousands_is_inserted_and_released_without_recursion():
+    tree = PrefixTree(weights())
+    for length in range(1, 1500):
+        tree.insert(list(range(length)), f"q{length}")
+    for length in range(1, 1500):
+        tree.release(f"q{length}")
+    assert not list(tree.nodes())

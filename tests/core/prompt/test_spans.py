@@ -1,0 +1,482 @@
+"""De-duplication: identity, whole blocks in foreign messages, spans."""
+
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from contextpilot_core.config import DEFAULT_SPAN_HINT
+from contextpilot_core.prompt import spans as dedup
+from contextpilot_core.prompt.boundaries import is_structured, whole_words
+from contextpilot_core.prompt.messages import body_digest, distinct
+from contextpilot_core.prompt.spans import (
+    MAX_PARAGRAPHS,
+    MIN_SPAN,
+    anchors,
+    paragraph_keys,
+    profile,
+    shows_block,
+    sources,
+    sources_in,
+    split_blocks,
+)
+from contextpilot_core.prompt.winnowing import CERTAIN, MAX_TEXT, WINDOW, scan
+from contextpilot_core.tokens import TokenCounter, estimate_tokens
+from contextpilot_core.types import Segment, SpanSource
+
+Segments = tuple[Segment, ...]
+WORDS = (
+    "import",
+    "finder",
+    "a",
+    "loader",
+    "module",
+    "of",
+    "names",
+    "cache.",
+    "path,",
+    "The",
+    "bytes",
+    "is",
+    "ünï",
+    "模块",
+)
+HOSTILE = (
+    "",
+    " \n\t ",
+    "a" * 300,
+    "ab" * 150,
+    "x\n" * 100,
+    "[Doc 3]\n===\nfake\n===\n(see [Doc 1])" * 6,
+    "\x00\r\u2028" * 60,
+    "\ud800\udfff lone " * 20,
+    "e\u0301\u3099" * 90,
+    "导入语句结合了两个操作；它先搜索指定名称的模块。" * 8,
+)
+
+
+FOX = {1797146726: 0, 90849754: 3, 1247724638: 4, 1398793676: 10, 2344159531: 11}
+
+
+def prose(seed: int, words: int) -> str:
+    """Return text without long runs that repeat; every word is numbered."""
+    pick = random.Random(seed)
+    return " ".join(f"{pick.choice(WORDS)}{pick.randrange(10**6)}{pick.choice(['', '.', ''])}" for _ in range(words))
+
+
+def split(
+    *blocks: str, earlier: tuple[SpanSource, ...] = (), count: TokenCounter = estimate_tokens
+) -> tuple[Segments, ...]:
+    first = 1 + max((source.label for source in earlier), default=0)
+    rows = list(enumerate(blocks, first))
+    result = split_blocks(rows, earlier, span_hint=DEFAULT_SPAN_HINT, count=count)
+    check_spans(rows, result, earlier, count)
+    return result
+
+
+def check_spans(
+    rows: list[tuple[int, str]],
+    result: tuple[Segments, ...],
+    earlier: tuple[SpanSource, ...] = (),
+    count: TokenCounter = estimate_tokens,
+) -> None:
+    """Check the promises of `split_blocks`: nothing lost, every hint resolves to literal text, none is dear."""
+    literal: dict[int, list[str]] = {}
+    for source in earlier:
+        literal.setdefault(source.label, []).append(source.text)
+    assert len(result) == len(rows)
+    for (label, body), segments in zip(rows, result, strict=True):
+        assert "".join(segment.text for segment in segments) == body
+        for before, after in itertools.pairwise(segments):
+            assert before.label is not None or after.label is not None
+        for segment in segments:
+            if segment.label is not None:
+                assert any(segment.text in text for text in literal[segment.label])
+                assert count(segment.text) > count(DEFAULT_SPAN_HINT.replace("{label}", str(segment.label)))
+                assert segment.text == segment.text.strip()
+                assert len(segment.text) >= MIN_SPAN
+        literal.setdefault(label, []).extend(segment.text for segment in segments if segment.label is None)
+
+
+def replaced(segments: Segments) -> list[tuple[int, str]]:
+    return [(segment.label, segment.text) for segment in segments if segment.label is not None]
+
+
+# --- identity
+
+
+def test_p12_identity_is_the_exact_text() -> None:
+    texts = ["caf\u00e9", "cafe\u0301", "\ud800", "\udfff", "?", "", "\x00", " ", "\r\n", "\n", "x" * 20_000_000]
+    digests = [body_digest(text) for text in texts]
+    assert len(set(digests)) == len(texts)
+    assert all(len(digest) == 32 for digest in digests)
+    assert body_digest("abc").hex().startswith("ba7816bf8f01cfea")
+
+
+@given(st.lists(st.sampled_from("abcd")))
+def test_p8_distinct(keys: list[str]) -> None:
+    kept, repeats = distinct(keys)
+    assert sorted(kept + repeats) == list(range(len(keys)))
+    assert [keys[at] for at in kept] == list(dict.fromkeys(keys))
+    assert list(kept) == sorted(kept)
+    assert list(repeats) == sorted(repeats)
+
+
+def test_p8_example() -> None:
+    assert distinct(["a", "a", "b"]) == ((0, 2), (1,))
+
+
+# --- whole blocks in foreign messages
+
+
+def shows(text: str, body: str) -> bool:
+    found = shows_block(text, profile(text), body)
+    assert shows_block(text, profile(text), body, paragraph_keys(body)) == found
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the body",
+        "before\n\nthe body",
+        "the body\n\nafter",
+        "before\n \t\nthe body\r\n\r\nafter",
+        "  the body\n",
+        "\n\n\nbefore\n\n\nthe body\n\n\n\nafter",
+        "the body, not\n\nthe body",
+        "\n\n".join(["the body"] * 50),
+    ],
+)
+def test_a_block_between_blank_lines_is_shown(text: str) -> None:
+    assert shows(text, "the body")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "the",
+        "the body.",
+        "see the body",
+        "before\nthe body",
+        "the body\nafter",
+        "the  body",
+        "The body",
+        "the\n\nbody",
+    ],
+)
+def test_a_block_is_shown_whole_or_not_at_all(text: str) -> None:
+    assert not shows(text, "the body")
+
+
+@pytest.mark.parametrize("body", ["", " ", "\n\n", "\u00a0\n \n\u2028"])
+def test_blank_bodies_are_never_shown(body: str) -> None:
+    assert not shows("text\n\n\n\ntext", body)
+    assert not shows(body, body)
+
+
+def test_a_block_of_paragraphs() -> None:
+    heading = "\n\n".join(f"Heading\n\ntext {n}\n\nHeading" for n in range(40))
+    assert shows(heading, "Heading\n\ntext 30\n\nHeading")
+    assert shows(heading, "text 3\n\nHeading\n\nHeading\n\ntext 4")
+    assert not shows(heading, "text 3\n\nHeading\n\ntext 4")
+    assert not shows(heading, "text 3\n\nHeading\n\n\nHeading")
+    assert shows("a\n\n  indented\n\n", "  indented\n")
+
+
+def test_never_by_checksum_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zlib.crc32", lambda data: 7)
+    assert not shows("one\n\ntwo\n\nthree", "four")
+    assert shows("one\n\ntwo\n\nthree", "two")
+
+
+def test_d8_a_profile_is_bounded() -> None:
+    text = "\n\n".join(f"paragraph {n}" for n in range(50_000))
+    marks = profile(text)
+    assert len(marks.paragraphs) == MAX_PARAGRAPHS
+    assert shows_block(text, marks, "paragraph 17\n\nparagraph 18")
+    assert not shows_block(text, marks, "paragraph 49999")  # beyond the bound: sent in full, nothing is lost
+
+
+@given(st.lists(st.text(st.sampled_from("ab \n\t\r\u2028")), max_size=8), st.text(st.sampled_from("ab \n"), max_size=6))
+def test_shown_means_shown(parts: list[str], body: str) -> None:
+    text = "\n\n".join(parts)
+    if shows(text, body):
+        assert body.strip()
+        assert body in text
+    if body and body == body.strip():
+        assert shows(f"x\n\n{body}\n\ny", body)
+
+
+# --- anchors
+
+
+texts = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(), max_size=200), st.text("ab", max_size=200))
+
+
+@given(texts, st.text(st.characters(), min_size=CERTAIN, max_size=90), texts, texts, texts)
+@settings(max_examples=200)
+def test_a_shared_run_has_a_shared_anchor(a: str, run: str, b: str, c: str, d: str) -> None:
+    assume(len(set(run)) > 40)  # a run of short period may be known by another place
+    one, other = anchors(a + run + b), anchors(c + run + d)
+    shared = [key for key in one if key in other]
+    assert any((c + run + d)[other[key] : other[key] + WINDOW] in a + run + b for key in shared)
+
+
+@given(st.lists(texts, max_size=6))
+def test_anchors_of_a_text_do_not_depend_on_its_neighbours(rows: list[str]) -> None:
+    found = scan(rows)
+    for number, text in enumerate(rows):
+        assert found.of(number) == anchors(text)
+        assert all(0 <= at <= len(text) - WINDOW for at in anchors(text).values())
+
+
+def test_anchors_are_few_and_stable() -> None:
+    text = prose(1, 200)
+    assert len(text) / 40 < len(anchors(text)) < len(text) / 8
+    assert len(anchors("a" * 100_000)) == 1
+    assert anchors("short") == {}
+    assert anchors("a" * (MAX_TEXT + 1)) == {}
+    assert anchors("the quick brown fox jumps over the lazy dog") == FOX
+
+
+def test_long_texts_are_scanned_one_by_one() -> None:
+    rows = [prose(seed, 20_000)[:MAX_TEXT] for seed in range(5)]
+    found = scan(rows)
+    assert sum(map(len, rows)) > 1 << 20
+    assert [found.of(number) for number in range(5)] == [anchors(text) for text in rows]
+
+
+# --- spans
+
+
+def test_disjoint_blocks_stay_whole() -> None:
+    rows = [prose(seed, 40) for seed in range(15)]
+    assert split(*rows) == tuple((Segment(body),) for body in rows)
+    assert split() == ()
+    assert split("") == ((Segment(""),),)
+
+
+def test_d7_a_prefix_of_another_block() -> None:
+    start = prose(1, 20) + "."
+    whole = start + " " + prose(2, 30)
+    assert split(start, whole)[1] == (Segment(start, 1), Segment(whole[len(start) :]))
+    assert split(whole, start)[1] == (Segment(start, 1),)
+
+
+def test_d7_chunks_with_an_overlap_of_200_characters() -> None:
+    text = prose(3, 400)
+    chunks = [text[at : at + 800] for at in range(0, len(text) - 800, 600)]
+    result = split(*chunks)
+    assert replaced(result[0]) == []
+    for number, segments in enumerate(result[1:], 1):
+        [(label, span)] = replaced(segments)
+        assert label == number
+        assert 100 <= len(span) <= 200
+        assert span in chunks[number][:200]
+
+
+def test_d7_no_chain_of_hints() -> None:
+    shared = prose(4, 30) + "."
+    result = split(shared + " " + prose(5, 20), shared, prose(6, 20) + " " + shared, shared + " " + prose(7, 20))
+    assert [label for segments in result for label, _ in replaced(segments)] == [1, 1, 1]
+
+
+def test_near_identical_passages() -> None:
+    sentences = [f"{prose(seed, 12)}." for seed in range(10)]
+    changed = [*sentences[:5], "Something else stands here now.", *sentences[6:]]
+    [_, segments] = split(" ".join(sentences), " ".join(changed))
+    assert [span for _, span in replaced(segments)] == [" ".join(sentences[:5]), " ".join(sentences[6:])]
+
+
+def test_the_longest_run_then_the_earliest_source_wins() -> None:
+    shared = prose(8, 30)
+    earlier = sources(1, (Segment(shared[:150]),)) + sources(2, (Segment(shared),))
+    assert replaced(split(shared, earlier=earlier)[0]) == [(2, shared)]
+    earlier = sources(3, (Segment(shared),)) + sources(4, (Segment(shared),))
+    assert replaced(split(shared, earlier=earlier)[0]) == [(3, shared)]
+
+
+def test_hints_in_a_source_are_no_source() -> None:
+    shared, rest = prose(12, 30), prose(13, 30)
+    made = sources(1, (Segment(shared, 9), Segment(rest)))
+    assert [(source.label, source.text) for source in made] == [(1, rest)]
+    assert split(shared, earlier=made) == ((Segment(shared),),)
+    assert replaced(split(rest, earlier=made)[0]) == [(1, rest)]
+
+
+def test_sources_in_a_rendered_text() -> None:
+    one, two = prose(14, 30), prose(15, 30)
+    text = f"[Doc 1]\n===\n{one}\n===\n[Doc 2]\n===\n{two}\n==="
+    made = sources_in(text, [(1, text.index(one), len(one)), (2, text.index(two), len(two)), (2, 0, 5)])
+    assert made == sources(1, (Segment(one),)) + sources(2, (Segment(two),))
+
+
+def test_a_span_that_is_no_longer_than_its_hint_stays() -> None:
+    shared = prose(16, 30)
+    assert replaced(split(shared, shared + " tail", count=lambda text: 7)[1]) == []
+    assert replaced(split(shared, shared + " tail", count=len)[1]) == [(1, shared)]
+    assert replaced(split(shared[:40], shared[:40] + " tail")[1]) == []
+
+
+def test_d10_a_span_hint_with_braces_is_literal() -> None:
+    shared = prose(18, 30)
+    seen: list[str] = []
+
+    def count(text: str) -> int:
+        seen.append(text)
+        return len(text)
+
+    split_blocks([(1, shared), (2, shared + " z")], (), span_hint="{0} %s {label}", count=count)
+    assert "{0} %s 1" in seen
+
+
+STRUCTURED = [
+    json.dumps({"name": "x", "text": prose(20, 30)}),
+    json.dumps([prose(20, 30), 2], indent=1),
+    json.dumps(prose(20, 30)),
+    f'Result: {{"key": "{prose(20, 30)}"}} follows',
+    f"Text\n```python\na[1]\nb[2]\n```\n{prose(20, 30)}",
+    f"~~~\n{prose(20, 30)}\n~~~",
+    "\n".join(f"{n}|{word}" for n, word in enumerate(prose(20, 30).split(), 501)),
+    "\n".join(f"| {word} | {n} |" for n, word in enumerate(prose(20, 30).split())),
+    "\n".join(f"  {n}\t{word}" for n, word in enumerate(prose(20, 30).split())),
+]
+
+
+@pytest.mark.parametrize("body", STRUCTURED)
+def test_d4_structured_bodies_are_sent_whole(body: str) -> None:
+    assert is_structured(body)
+    assert split(body, body + "\n", body)[1:] == ((Segment(body + "\n"),), (Segment(body),))
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", prose(21, 30), "[1] A reference in brackets.", '"Yes," he said, "no."', "a | b", "1. one\n2. two", "{x"],
+)
+def test_prose_is_not_structured(body: str) -> None:
+    assert not is_structured(body)
+
+
+def test_long_bodies_are_sent_whole() -> None:
+    body = prose(22, 40_000)[: MAX_TEXT + 1]
+    assert len(body) > MAX_TEXT
+    assert split(body, body + "x") == ((Segment(body),), (Segment(body + "x"),))
+
+
+@pytest.mark.parametrize(
+    ("body", "run", "kept"),
+    [
+        ("aaa bbb ccc ddd eee", (1, 18), "bbb ccc ddd"),
+        ("aaa bbb ccc ddd eee", (0, 19), "aaa bbb ccc ddd eee"),
+        ("First one. Second sentence is here. Third", (8, 37), "Second sentence is here."),
+        ("First\nSecond line is here\nThird line", (3, 28), "Second line is here"),
+        ("One. A very long sentence that goes on and on. Two", (6, 50), "very long sentence that goes on and on. Two"),
+        ("x" * 100, (10, 90), ""),
+        ("导入语句结合了两个操作，它先搜索指定名称的模块", (3, 20), "句结合了两个操作，它先搜索指定名称"),
+        ("Pi is 3.14159 and more digits follow here", (0, 8), "Pi is"),
+    ],
+)
+def test_runs_are_cut_back_to_whole_words(body: str, run: tuple[int, int], kept: str) -> None:
+    start, end = whole_words(body, *run)
+    assert body[start:end] == kept
+
+
+pieces = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.integers(0, 12).map(lambda seed: prose(seed, 12) + "."),
+    st.integers(0, 12).map(lambda seed: prose(seed, 12)[3:-5]),
+    st.text(st.characters(), max_size=30),
+    st.text(st.sampled_from("ab \n."), max_size=120),
+)
+generated = st.lists(st.tuples(pieces, st.sampled_from(["", " ", "\n", "\n\n"])), max_size=6).map(
+    lambda parts: "".join(text + gap for text, gap in parts)
+)
+
+
+@given(st.lists(generated, max_size=6), st.lists(generated, max_size=3))
+@settings(max_examples=300, deadline=None)
+@example(["a" * 300, "a" * 900, "ab" * 500], ["a" * 100])
+def test_spans_lose_nothing(rows: list[str], before: list[str]) -> None:
+    earlier = tuple(source for label, text in enumerate(before, 1) for source in sources(label, (Segment(text),)))
+    split(*rows, earlier=earlier)
+
+
+@given(st.lists(generated, min_size=1, max_size=5), st.lists(generated, max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_later_blocks_never_change_earlier_ones(rows: list[str], later: list[str]) -> None:
+    assert split(*rows, *later)[: len(rows)] == split(*rows)
+
+
+@given(st.integers(0, 10**6), st.integers(100, 400), st.integers(440, 900))
+@settings(max_examples=60, deadline=None)
+def test_overlapping_windows(seed: int, words: int, size: int) -> None:
+    text = prose(seed, words)
+    rows = [text[at : at + size] for at in range(0, len(text), size - 200)]
+    result = split(*rows)
+    for segments, body in zip(result[1:], rows[1:], strict=True):
+        if len(body) >= 200:
+            assert sum(len(span) for _, span in replaced(segments)) >= 100
+
+
+@given(st.integers(0, 10**6), st.integers(0, 400), st.integers(0, 400), st.integers(0, 400), st.integers(0, 400))
+@settings(max_examples=100, deadline=None)
+def test_a_long_common_run_is_always_found(seed: int, a: int, b: int, c: int, d: int) -> None:
+    shared = prose(seed, 14)
+    left, right, before, after = (prose(seed + n, 70)[:size] for n, size in ((1, a), (2, b), (3, c), (4, d)))
+    [_, segments] = split(f"{left} {shared} {right}", f"{before} {shared} {after}")
+    assert sum(len(span) for _, span in replaced(segments)) >= len(shared) // 2
+
+
+def test_work_on_hostile_texts_is_bounded() -> None:
+    """Count the comparisons: a text of 200,000 characters must not be compared with itself again and again."""
+    calls = 0
+    common_run = dedup._common_run
+
+    def counted(*arguments: object) -> tuple[int, int]:
+        nonlocal calls
+        calls += 1
+        return common_run(*arguments)  # type: ignore[arg-type]
+
+    coin = random.Random(5)
+    noise = "".join(coin.choice("ab") for _ in range(200_000))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dedup, "_common_run", counted)
+        for text in ("a" * 200_000, "ab" * 100_000, noise, "word " * 40_000):
+            split(text[:1_000], text[:50_000], text)
+    assert calls < 5_000
+
+
+def test_p16_same_bytes_under_any_hash_seed() -> None:
+    script = (
+        "import hashlib, random\n"
+        "from contextpilot_core import tokens\n"
+        "from contextpilot_core.prompt import spans as dedup\n"
+        "pick = random.Random(3)\n"
+        "text = ' '.join(f'w{pick.randrange(10**6)}' for _ in range(900))\n"
+        "rows = [(n, text[n * 90 : n * 90 + 600]) for n in range(1, 40)]\n"
+        "earlier = dedup.sources(90, (dedup.Segment(text[:3000]),)) + dedup.sources(91, (dedup.Segment(text[90:]),))\n"
+        "result = dedup.split_blocks(rows, earlier, span_hint='(see {label})', count=tokens.estimate_tokens)\n"
+        "print(hashlib.sha256(repr((result, dedup.profile(text))).encode()).hexdigest())\n"
+    )
+    root = str(Path(dedup.__file__).parents[2])
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.environ.get("PYTHONPATH", root)},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("0", "1")
+    ]
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == 65

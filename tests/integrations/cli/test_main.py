@@ -1,0 +1,56 @@
+"""The console script, run as a person would: in a process of its own."""
+
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from tests.conftest import require
+
+MAIN = "from contextpilot_integrations.cli.main import main; main()"
+
+
+def run(*arguments, before=""):
+    command = [sys.executable, "-c", f"{before}\nimport sys\nsys.argv[0] = 'contextpilot-rag'\n{MAIN}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+
+
+@pytest.mark.parametrize("absent", ["typer", "rich"])
+def test_a_core_only_install_says_which_extra_is_missing(absent):
+    done = run("--help", before=f"import sys; sys.modules[{absent!r}] = None")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        f'contextpilot-rag: the package {absent!r} is not installed; run: pip install "contextpilot-rag[cli]"\n'
+    )
+
+
+def test_help_names_the_commands():
+    require("typer")
+    done = run("--help")
+    assert done.returncode == 0
+    assert "replay" in done.stdout
+    assert "demo" in done.stdout
+
+
+def test_no_arguments_show_the_help():
+    require("typer")
+    assert "Usage" in run().stdout
+
+
+def test_version():
+    require("typer")
+    try:
+        version = metadata.version("contextpilot-rag")
+    except metadata.PackageNotFoundError:
+        pytest.skip("contextpilot-rag is not installed here; run: make test")
+    assert run("--version").stdout == f"contextpilot-rag {version}\n"
+
+
+def test_an_error_of_ours_is_one_line_without_a_traceback(tmp_path):
+    require("typer")
+    done = run("replay", str(tmp_path / "no-such-trace.jsonl"), "--corpus", str(tmp_path / "no-such-corpus.jsonl"))
+    assert done.returncode == 2
+    assert "no-such-" in done.stderr
+    assert "Traceback" not in done.stderr

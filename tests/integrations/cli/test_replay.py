@@ -1,0 +1,93 @@
+"""``contextpilot-rag replay`` as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import require
+
+typer_testing = require("typer.testing")
+require("rich")
+
+KEYS = [
+    "contexts", "tokens", "reused_tokens", "reuse", "note_tokens", "net_reuse", "upper_bound", "build_seconds",
+    "plan_us_p50", "plan_us_p99", "peak_rss_mb",
+]  # fmt: skip
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    corpus, trace = tmp_path / "corpus.jsonl", tmp_path / "trace.jsonl"
+    corpus.write_text("".join(json.dumps({"id": name, "text": name * 400}) + "\n" for name in "abcd"))
+    contexts = ["ab", "cab", "dba", ""]
+    trace.write_text("".join(json.dumps({"query_id": ids, "doc_ids": list(ids)}) + "\n" for ids in contexts))
+    return [str(trace), "--corpus", str(corpus)]
+
+
+def run(*arguments: str):
+    from contextpilot_integrations.cli.app import app
+
+    return typer_testing.CliRunner().invoke(app, ["replay", *arguments])
+
+
+@pytest.mark.parametrize("mode", ["offline", "online", "window"])
+@pytest.mark.parametrize("strategy", ["greedy", "paper", "none"])
+def test_json(files: list[str], mode: str, strategy: str):
+    done = run(*files, "--mode", mode, "--strategy", strategy, "--json")
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    assert list(figures)[: len(KEYS)] == KEYS
+    assert (figures["contexts"], figures["tokens"], figures["note_tokens"]) == (3, 800, 0)
+    assert figures["reused_tokens"] == (0 if strategy == "none" else 400)
+    assert figures["reuse"] == figures["net_reuse"]
+
+
+def test_the_size_of_a_window(files: list[str]):
+    small = ["--cache-tokens", "300", "--mode", "window", "--json"]
+    alone, together = run(*files, *small, "--window", "1"), run(*files, *small, "--window", "2")
+    assert (alone.exit_code, together.exit_code) == (0, 0)
+    assert json.loads(alone.stdout)["reused_tokens"] <= json.loads(together.stdout)["reused_tokens"]
+
+
+def test_table_notes_selection_and_an_unbounded_cache(files: list[str]):
+    done = run(*files, "--mode", "online", "--note", "compact", "--kv-block", "16", "--cache-tokens", "0")
+    assert done.exit_code == 0
+    assert "net_reuse" in done.stdout
+    picked = run(*files, "--mode", "online", "--top-k", "2", "--candidates", "3", "--pinned", "1", "--json")
+    assert json.loads(picked.stdout)["tokens"] == 600
+    assert run(*files, "--identity", "text", "--schedule", "arrival", "--json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["--candidates", "20"], "belong together"),
+        (["--strategy", "best"], "greedy"),
+        (["--top-k", "0"], "top-k"),
+        (["--mode", "window", "--window", "0"], "window"),
+        (["--candidates", "3", "--pinned", "99"], "pinned=99"),
+    ],
+)
+def test_refusals_say_why(files: list[str], extra: list[str], said: str):
+    done = run(*files, *extra)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_missing_document_names_the_option(files: list[str], tmp_path: Path):
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({"id": "a", "text": "x"}) + "\n")
+    done = run(files[0], "--corpus", str(other))
+    assert done.exit_code == 2
+    assert "--corpus" in done.output
+
+
+def test_files_without_content_are_refused(files: list[str], tmp_path: Path):
+    empty, queries = tmp_path / "empty.jsonl", tmp_path / "queries.jsonl"
+    empty.write_text(json.dumps({"query_id": "q", "doc_ids": []}) + "\n")
+    queries.write_text(json.dumps({"id": "ab"}) + "\n")
+    for arguments, said in (([str(empty), *files[1:]], "doc_ids"), ([*files, "--queries", str(queries)], "evidence")):
+        done = run(*arguments)
+        assert done.exit_code == 2
+        assert said in done.output

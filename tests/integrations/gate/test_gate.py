@@ -1,0 +1,254 @@
+"""``contextpilot-rag gate`` before servers whose model is known: what it must say, and that it can be continued."""
+
+import json
+
+import pytest
+
+from tests.conftest import require
+from tests.integrations import gate_servers as servers
+from tests.integrations.chat_server import chat_server, refusing
+
+
+@pytest.fixture
+def server():
+    require("openai")
+    with chat_server() as running:
+        yield running
+
+
+@pytest.fixture
+def questions(tmp_path):
+    return servers.write(tmp_path / "questions.jsonl", servers.moved_questions())
+
+
+def run(base_url, questions, *options, model="m", resume=None):
+    testing = require("typer.testing")
+    require("rich")
+    from contextpilot_integrations.cli.app import app
+
+    resume = resume or questions.with_name("scores.jsonl")
+    fixed = ["--base-url", base_url, "--questions", str(questions), "--resume", str(resume)]
+    fixed += ["--model", model] if model else []
+    return testing.CliRunner().invoke(app, ["gate", *fixed, *options], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("reader", "verdict", "status"),
+    [
+        (servers.reads_everything, "safe to reorder", 0),
+        (servers.follows_the_note, "keep annotation", 0),
+        (servers.reads_the_first, "do not reorder", 1),
+        (servers.ignores_documents, "not shown", 1),
+    ],
+)
+def test_the_verdict_is_true_of_the_model(server, questions, reader, verdict, status):
+    server.script = [servers.speaking(reader)]
+    done = run(server.base_url, questions, "--json")
+    assert (done.exit_code, done.stderr) == (status, "")
+    found = json.loads(done.stdout)["order"]
+    assert found["verdict"] == verdict
+    assert (found["questions"], found["changed"]) == (servers.CODES, servers.CODES - 1)
+    assert found["judgement"]["metric"] == "f1" and found["others"][0]["metric"] == "exact"
+
+
+def test_the_table_has_every_arm_its_interval_and_the_largest_loss(server, questions):
+    server.script = [servers.speaking(servers.reads_the_first)]
+    done = run(server.base_url, questions)
+    lines = {line.split("  ")[0].strip(): line for line in done.stdout.splitlines() if line.strip()}
+    assert lines["reordered"].split()[2:] == ["-1.000", "(-1.000", "to", "-1.000)", "1.000", "lost"]
+    assert lines["note alone"].split()[3:] == ["+0.000", "(+0.000", "to", "+0.000)", "0.000", "kept"]
+    assert f"Order: do not reorder. {servers.CODES - 1} of {servers.CODES} questions changed." in done.stdout
+    assert (
+        '"reordered + compact note" may lose 1.000 at most, 100.0% of what the documents bring; the margin is 5.0%.'
+        in done.stdout
+    )
+
+
+def test_a_second_run_asks_nothing_again_and_says_the_same(server, questions):
+    server.script = [servers.speaking(servers.reads_everything)]
+    first = run(server.base_url, questions, "--json")
+    asked = len(server.requests)
+    second = run(server.base_url, questions, "--json")
+    assert second.stdout == first.stdout
+    assert len(server.requests) == asked + 2  # it learns again what the server offers
+
+
+def test_a_run_that_broke_off_continues(server, questions):
+    server.script = [servers.speaking(servers.reads_everything)]
+    whole = run(server.base_url, questions, "--json")
+    scores = questions.with_name("scores.jsonl")
+    kept = scores.read_text().splitlines(keepends=True)
+    scores.write_text("".join(kept[:11]) + kept[11][:20])
+    server.requests.clear()
+    again = run(server.base_url, questions, "--json")
+    assert again.stdout == whole.stdout
+    assert len(server.requests) == 2 + 8 * (servers.CODES - 1 - 10)
+    assert scores.read_text().splitlines(keepends=True) == kept
+
+
+def test_a_server_that_refuses_ends_the_run_and_what_was_scored_is_kept(server, questions):
+    speak = servers.speaking(servers.reads_everything)
+    server.script = [speak] * 30 + [refusing(400, "the prompt, word for word")]
+    done = run(server.base_url, questions)
+    assert done.exit_code == 2
+    assert "the server did not answer as it should (BadRequestError, status 400)" in done.stderr
+    assert "word for word" not in done.stderr
+    assert len(questions.with_name("scores.jsonl").read_text().splitlines()) == 1 + (30 - 2) // 8
+
+
+def test_scores_of_another_model_are_not_mixed_in(server, questions):
+    servers.write(questions, list(servers.moved_questions(4)))
+    server.script = [servers.speaking(servers.reads_everything)]
+    run(server.base_url, questions)
+    done = run(server.base_url, questions, "--answer-tokens", "5")
+    assert done.exit_code == 2
+    assert "was written with other settings (answer_tokens)" in done.stderr
+
+
+def test_too_few_questions_show_nothing(server, tmp_path):
+    server.script = [servers.speaking(servers.reads_everything)]
+    few = servers.write(tmp_path / "few.jsonl", servers.moved_questions(12))
+    done = run(server.base_url, few)
+    assert done.exit_code == 1
+    assert "Order: not shown. 11 of 12 questions changed." in done.stdout
+    assert "Only 11 of the 30 changed questions that are needed." in done.stdout
+
+
+def test_perfect_answers_to_a_few_questions_are_no_proof(server, tmp_path):
+    server.script = [servers.speaking(servers.reads_everything)]
+    done = run(server.base_url, servers.write(tmp_path / "some.jsonl", servers.moved_questions(40)))
+    assert done.exit_code == 1
+    assert "Order: not shown. 39 of 40 questions changed." in done.stdout
+    assert "may lose 0.000 at most" in done.stdout
+    assert "these are too few questions to rely on it." in done.stdout
+
+
+def test_a_note_that_loses_does_not_pass_and_the_way_out_is_named(server, questions):
+    def fooled_by_notes(prompt):
+        return "K1" if "elevance" in prompt else servers.reads_everything(prompt)
+
+    server.script = [servers.speaking(fooled_by_notes)]
+    done = run(server.base_url, questions)
+    assert done.exit_code == 1
+    assert "Order: safe without annotation." in done.stdout
+    assert 'EngineConfig(note="none") would pass.' in done.stdout
+    assert run(server.base_url, questions, "--note", "none").exit_code == 0
+
+
+def test_clusters_come_from_the_file(server, tmp_path):
+    server.script = [servers.speaking(servers.reads_everything)]
+    named = [{**question, "cluster": str(number % 5)} for number, question in enumerate(servers.moved_questions())]
+    done = run(server.base_url, servers.write(tmp_path / "named.jsonl", named))
+    assert done.exit_code == 1
+    assert "The changed questions make only 5 of the 10 clusters needed." in done.stdout
+
+
+def test_turns_of_conversations_test_deduplication(server, tmp_path):
+    def remembers(prompt):
+        return servers.code(prompt)
+
+    def everything_it_was_sent(exchange):
+        exchange.body["messages"][-1]["content"] = "\n".join(m["content"] for m in exchange.body["messages"])
+        servers.speaking(remembers)(exchange)
+
+    server.script = [everything_it_was_sent]
+    done = run(server.base_url, servers.write(tmp_path / "turns.jsonl", servers.repeated_questions()), "--json")
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["order"], found["dedup"]["verdict"]) == (0, None, "safe to de-duplicate")
+    server.script = [servers.speaking(servers.reads_everything)]  # of the last message alone
+    (tmp_path / "scores.jsonl").unlink()
+    done = run(server.base_url, tmp_path / "turns.jsonl", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["dedup"]["verdict"]) == (1, "do not de-duplicate")
+
+
+def test_vllm_scores_the_gold_answer_as_the_end_of_the_prompt(server, questions):
+    servers.write(questions, list(servers.moved_questions(4)))
+    server.script = [servers.like_vllm]
+    done = run(server.base_url, questions, "--json")
+    judgement = json.loads(done.stdout)["order"]["judgement"]
+    assert judgement["metric"] == "log_likelihood"
+    assert {each["arm"]: each["difference"]["mean"] for each in judgement["comparisons"]}["reordered"] == 0.0
+    assert not judgement["tested"]  # the likelihoods of this server depend on nothing
+
+
+def test_llama_cpp_scores_the_gold_answer_token_by_token(questions):
+    require("xllamacpp")
+    from contextpilot_core.errors import MissingModelError
+    from contextpilot_integrations.serving.local.engine import LocalEngine
+
+    servers.write(questions, list(servers.moved_questions(3)))
+    try:
+        engine = LocalEngine(slots=1, threads=1)
+    except MissingModelError as error:
+        pytest.skip(str(error))
+    with engine:
+        done = run(engine.base_url, questions, "--json")
+        judgement = json.loads(done.stdout)["order"]["judgement"]
+        assert judgement["metric"] == "log_likelihood" and judgement["worth"] > 1
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{", "line 1: no question (JSONDecodeError"),
+        ('{"query": "Q"}', "(KeyError: 'documents')"),
+        ('{"query": "Q", "documents": "secret", "answers": ["A"]}', "expected a list of texts"),
+        ('{"query": " ", "documents": ["secret"], "answers": ["A"]}', "expected a text"),
+        ("", "holds no question"),
+    ],
+)
+def test_a_file_of_another_shape_is_refused(tmp_path, line, told):
+    path = tmp_path / "questions.jsonl"
+    path.write_text(line)
+    done = run("http://127.0.0.1:9/v1", path)
+    assert done.exit_code == 2
+    assert told in done.stderr and "secret" not in done.stderr
+    assert 'a line holds {"query": "..."' in done.stderr
+
+
+def test_a_server_that_is_not_there(questions):
+    require("openai")
+    done = run("http://127.0.0.1:9/v1", questions)
+    assert done.exit_code == 2
+    assert "--base-url http://127.0.0.1:9/v1 does not answer as an OpenAI-compatible endpoint" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [("<html>Sign in</html>", 200), ('{"data": []}', 200), ('{"data": null}', 200), ("{}", 401), ("{}", 500)],
+)
+def test_what_is_no_endpoint_measures_nothing(server, questions, reply, status):
+    server.script = [servers.saying(reply, status)]
+    done = run(server.base_url, questions, model=None)
+    assert done.exit_code == 2
+    assert "does not answer as an OpenAI-compatible endpoint" in done.stderr and "Sign in" not in done.stderr
+    done = run(server.base_url, questions)
+    assert done.exit_code == 2
+    assert "the server did not answer as it should" in done.stderr and "Sign in" not in done.stderr
+
+
+def test_a_score_file_that_cannot_be_used_is_named(server, questions, tmp_path):
+    server.script = [servers.speaking(servers.reads_everything)]
+    (tmp_path / "binary").write_bytes(bytes(range(128, 256)))
+    for name, told in (
+        ("", "IsADirectoryError"),
+        ("binary", "is no file of scores"),
+        ("binary/x", "cannot be read and written"),
+    ):
+        done = run(server.base_url, questions, resume=tmp_path / name)
+        assert done.exit_code == 2
+        assert told in done.stderr
+
+
+def test_questions_that_nothing_changes_measure_nothing(server, tmp_path):
+    server.script = [servers.speaking(servers.reads_everything)]
+    done = run(server.base_url, servers.write(tmp_path / "one.jsonl", servers.moved_questions(1)))
+    assert done.exit_code == 2
+    assert "The engine changed none of these questions, so nothing was asked." in done.stdout
+
+
+def test_likelihoods_that_a_server_has_not(server, questions):
+    server.script = [servers.speaking(servers.reads_everything)]
+    done = run(server.base_url, questions, "--metric", "likelihood")
+    assert done.exit_code == 2
+    assert "use --metric answers" in done.stderr

@@ -1,0 +1,218 @@
+"""What swap-in hooks share: order, ordinal note, ranks, memory of a session. No framework here."""
+
+import copy
+import pickle
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextpilot_core import ConfigError, ContextBlock, EngineConfig, ReuseEngine
+from contextpilot_integrations.reorder.arrange import arrange
+from contextpilot_integrations.reorder.notes import ordinal, ordinal_note, relevance_order, strip_note
+from contextpilot_integrations.reorder.orders import OrderMemory
+
+
+def text(name):
+    return " ".join(f"Fact {n} about {name} is in drawer {name}{n}." for n in range(8))
+
+
+def blocks(names):
+    return [ContextBlock(text=text(name)) for name in names.split()]
+
+
+def served(engine, names, **options):
+    listed = names.split()
+    return " ".join(listed[position] for position in arrange(engine, blocks(names), **options).order)
+
+
+# --- the note ------------------------------------------------------------------------------------------------------
+
+
+def test_ordinals():
+    numbers = (1, 2, 3, 4, 10, 11, 12, 13, 20, 21, 22, 101, 111, 112)
+    expected = "1st 2nd 3rd 4th 10th 11th 12th 13th 20th 21st 22nd 101st 111th 112th"
+    assert " ".join(map(ordinal, numbers)) == expected
+
+
+def test_note_names_places_best_first():
+    assert ordinal_note("compact", [1, 0, 3, 2]) == "\n\nDocuments above by relevance: 2nd, 1st, 4th, 3rd"
+    assert ordinal_note("compact", [6, 5, 4, 3, 2, 1, 0]).endswith(": 7th, 6th, 5th, 4th, 3rd")
+    assert ordinal_note("full", [6, 5, 4, 3, 2, 1, 0]).endswith(": 7th, 6th, 5th, 4th, 3rd, 2nd, 1st")
+    assert ordinal_note("none", [1, 0]) == ordinal_note("full", [0, 1, 2]) == ordinal_note("full", [7, 9]) == ""
+
+
+@given(st.text(), st.lists(st.permutations(range(4)), max_size=3))
+def test_stripping_takes_our_notes_and_nothing_else(body, notes):
+    noted = body + "".join(ordinal_note("full", ranks) for ranks in notes)
+    assert strip_note(noted) == strip_note(body)
+    assert body.startswith(strip_note(body))
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "x\n\nDocuments above by relevance: 2nd, 1st.",
+        "x\n\nDocuments above by relevance: first",
+        "x\n\nDocuments above by relevance: 2nd, 1st\n",
+        "x\nDocuments above by relevance: 2nd, 1st",
+    ],
+)
+def test_what_is_no_note_stays(kept):
+    assert strip_note(kept) == kept
+
+
+# --- order ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_order_follows_the_cache_and_the_note_tells():
+    engine = ReuseEngine()
+    assert arrange(engine, blocks("D1 D2 D3 D4")).note == ""
+    second = arrange(engine, blocks("D2 D1 D5 D3"))
+    assert second.order == (1, 0, 3, 2)
+    assert second.ranks == (1, 0, 3, 2)
+    assert second.note == "\n\nDocuments above by relevance: 2nd, 1st, 4th, 3rd"
+
+
+def test_repeats_are_sent_once_and_reported():
+    engine = ReuseEngine()
+    found = arrange(engine, blocks("A B A A"))
+    assert found.order == (0, 1)
+    assert found.repeats == {0: (2, 3)}
+    assert engine.stats().dropped_blocks == 2
+    assert arrange(ReuseEngine(EngineConfig(dedup=False)), blocks("A B A")).order == (0, 1, 2)
+
+
+def test_a_note_is_no_part_of_the_identity():
+    noted = ContextBlock(text=text("A") + ordinal_note("compact", [1, 0]))
+    assert arrange(ReuseEngine(), [noted, *blocks("B A")]).order == (0, 1)
+
+
+def test_k_keeps_the_best_different_texts_before_anything_moves():
+    engine = ReuseEngine()
+    arrange(engine, blocks("D9 D8 D7"))
+    assert served(engine, "A A B C D9 D8 D7", k=3) == "A B C"
+    assert served(ReuseEngine(EngineConfig(dedup=False)), "A A B C", k=3) == "A A B"
+    assert arrange(engine, blocks("A A B C A"), k=1).repeats == {0: (1, 4)}
+    for k in (0, -1, True, 1.5):
+        with pytest.raises(ConfigError, match="k=.* must be a whole number of at least 1"):
+            arrange(engine, blocks("A"), k=k)
+
+
+def test_note_style_of_the_hook_stands_above_the_engines():
+    for config, note, expected in (("none", None, ""), ("none", "compact", ": 2nd, 1st"), ("compact", "none", "")):
+        engine = ReuseEngine(EngineConfig(note=config))
+        arrange(engine, blocks("A B"))
+        found = arrange(engine, blocks("B A"), note=note)
+        assert found.order == (1, 0)
+        assert found.note.endswith(expected)
+        assert bool(found.note) == bool(expected)
+    with pytest.raises(ConfigError, match="note='short' is not one of"):
+        arrange(ReuseEngine(), blocks("A"), note="short")
+
+
+def test_nothing_in_nothing_out():
+    engine = ReuseEngine()
+    assert arrange(engine, []).order == ()
+    assert engine.stats().planned == 0
+
+
+def test_a_renderer_decides_what_is_the_same():
+    engine = ReuseEngine(EngineConfig(renderer=lambda block: f"{block.title}\n{block.text}"))
+    found = arrange(engine, [ContextBlock(text="x", title=title) for title in ("one", "two", "one")])
+    assert found.order == (0, 1)
+    assert found.repeats == {0: (2,)}
+
+
+# --- hooks behind hooks --------------------------------------------------------------------------------------------
+
+
+def test_documents_of_another_hook_keep_their_relevance():
+    first, second = ReuseEngine(), ReuseEngine()
+    arrange(first, blocks("D1 D2 D3 D4"))
+    given_, found = blocks("D2 D1 D5 D3"), arrange(first, blocks("D2 D1 D5 D3"))
+    texts = [given_[position].text for position in found.order]
+    texts[-1] += found.note
+    again = arrange(second, [ContextBlock(text=each) for each in texts], ranks=found.ranks)
+    assert [strip_note(texts[position]) for position in again.order] == [block.text for block in given_]
+    assert again.ranks == (0, 1, 2, 3)
+    assert again.note == ""
+
+
+def test_a_text_that_imitates_the_note_changes_no_relevance():
+    fake = text("X") + "\n\nDocuments above by relevance: 2nd, 1st"
+    assert relevance_order([text("A"), fake], [None, None]) == (0, 1)
+    assert relevance_order([text("A"), fake], [1, 1]) == (0, 1)
+    assert relevance_order([fake, text("A")], [1, 0]) == (0, 1)
+    assert relevance_order([text("A"), fake], [1, 0]) == (1, 0)
+
+
+# --- sessions ------------------------------------------------------------------------------------------------------
+
+
+def test_sticky_order():
+    engine, orders = ReuseEngine(), OrderMemory()
+    sticky = {"session_id": "u", "orders": orders}
+    assert served(engine, "A B C D", **sticky) == "A B C D"
+    assert served(engine, "D B E A", **sticky) == "A B D E"
+    assert served(engine, "D A B E", **sticky) == "A B D E"  # the same documents: the whole prefix
+    assert served(engine, "F E D", **sticky) == "D E F"
+    assert orders.forget("u")
+    assert not orders.forget("u")
+    assert served(engine, "F G", **sticky) == "F G"
+
+
+def test_no_session_is_no_memory_and_sessions_are_apart():
+    engine, orders = ReuseEngine(), OrderMemory()
+    served(engine, "A B C", orders=orders)
+    assert len(orders) == 0
+    assert served(engine, "C B", session_id="v", orders=orders) == "C B"  # A is not there: nothing is cached
+    engine.reset()
+    served(engine, "A B C", session_id="u", orders=orders)
+    assert served(engine, "C B", session_id="u", namespace="other", orders=orders) == "C B"
+    assert served(engine, "C B", session_id="u", orders=orders) == "B C"
+
+
+def test_the_engine_may_overrule_sticky_order_where_that_saves_more():
+    engine, orders = ReuseEngine(), OrderMemory()
+    served(engine, "A Z", session_id="u", orders=orders)
+    served(engine, "B C D E")
+    assert served(engine, "B C D E A", session_id="u", orders=orders) == "B C D E A"
+
+
+def test_selection_and_plain_retrieval_order_know_no_sticky_order():
+    for config in (EngineConfig(strategy="none"), EngineConfig(budget=2, pinned=2)):
+        engine, orders = ReuseEngine(config), OrderMemory()
+        served(engine, "A B", session_id="u", orders=orders)
+        assert served(engine, "B A", session_id="u", orders=orders) in ("B A", "A B")
+        assert len(orders) == 0
+    engine = ReuseEngine(EngineConfig(budget=2, pinned=1))
+    assert len(arrange(engine, blocks("A B C D"), session_id="u", orders=OrderMemory()).order) == 2
+
+
+def test_memory_is_bounded_and_shared_by_copies():
+    orders = OrderMemory(max_sessions=3)
+    for number in range(10):
+        orders.keep("n", str(number), (b"x",))
+    assert len(orders) == 3
+    assert orders.last("n", "9") == (b"x",)
+    assert orders.last("n", "0") == ()
+    assert copy.deepcopy(orders) is copy.copy(orders) is orders
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(orders)
+    for limit in (0, True, "3"):
+        with pytest.raises(ConfigError, match="max_sessions=.* must be a whole number"):
+            OrderMemory(limit)
+
+
+def test_threads_lose_nothing():
+    engine, orders, dice = ReuseEngine(), OrderMemory(), random.Random(7)
+    calls = [" ".join(dice.sample([f"D{n}" for n in range(12)], 5)) for _ in range(400)]
+    with ThreadPoolExecutor(8) as pool:
+        results = list(
+            pool.map(lambda n: served(engine, calls[n], session_id=f"s{n % 20}", orders=orders), range(len(calls)))
+        )
+    assert [set(result.split()) for result in results] == [set(call.split()) for call in calls]
+    engine.check_integrity()

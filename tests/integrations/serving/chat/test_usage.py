@@ -1,0 +1,72 @@
+from types import SimpleNamespace
+
+import pytest
+
+from contextpilot_integrations.serving.chat.usage import Usage, read_usage, summarize
+
+
+def openai_form(details):
+    return {"usage": {"prompt_tokens": 100, "completion_tokens": 5, "prompt_tokens_details": details}}
+
+
+@pytest.mark.parametrize(
+    ("response", "cached"),
+    [
+        pytest.param({}, None, id="no usage"),
+        pytest.param({"usage": None}, None, id="usage null"),
+        pytest.param({"usage": {"prompt_tokens": 100}}, None, id="no details"),
+        pytest.param(openai_form(None), None, id="details null"),
+        pytest.param(openai_form({}), None, id="details empty"),
+        pytest.param(openai_form({"cached_tokens": None}), None, id="cached null"),
+        pytest.param(openai_form({"cached_tokens": 0}), 0, id="cached 0"),
+        pytest.param(openai_form({"cached_tokens": 96}), 96, id="cached 96"),
+        pytest.param(openai_form({"cached_tokens": "96"}), None, id="not a number"),
+        pytest.param(openai_form({"cached_tokens": True}), None, id="a bool"),
+        pytest.param(openai_form({"cached_tokens": -1}), None, id="negative"),
+        pytest.param({"timings": {"cache_n": 0, "prompt_n": 7}}, 0, id="llama.cpp 0"),
+        pytest.param({"timings": {"cache_n": 12, "prompt_n": 7}}, 12, id="llama.cpp 12"),
+        pytest.param({**openai_form({"cached_tokens": 96}), "timings": {"cache_n": 12}}, 96, id="usage stands first"),
+        pytest.param({**openai_form(None), "timings": {"cache_n": 12}}, 12, id="timings fill the gap"),
+        pytest.param(
+            {"usage_metadata": {"input_tokens": 9, "input_token_details": {"cache_read": 8}}}, 8, id="langchain"
+        ),
+        pytest.param({"usage_metadata": {"input_tokens": 9}}, None, id="langchain, no details"),
+        pytest.param({"raw": openai_form({"cached_tokens": 64})}, 64, id="llama-index"),
+    ],
+)
+def test_cached_tokens_unknown_is_not_zero(response, cached):
+    assert read_usage(response).cached_tokens == cached
+
+
+def test_reads_objects_as_it_reads_dicts():
+    details = SimpleNamespace(cached_tokens=3)
+    usage = SimpleNamespace(prompt_tokens=10, completion_tokens=2, prompt_tokens_details=details)
+    assert read_usage(SimpleNamespace(usage=usage)) == Usage(prompt_tokens=10, completion_tokens=2, cached_tokens=3)
+
+
+def test_timings_give_the_prompt_too():
+    usage = read_usage({"timings": {"cache_n": 12, "prompt_n": 8, "predicted_n": 4}})
+    assert usage == Usage(prompt_tokens=20, completion_tokens=4, cached_tokens=12)
+    assert usage.prefilled_tokens == 8
+    assert usage.hit_rate == 0.6
+
+
+def test_rates_of_the_unknown_are_unknown():
+    assert Usage(prompt_tokens=10).hit_rate is None
+    assert Usage(prompt_tokens=10).prefilled_tokens is None
+    assert Usage(cached_tokens=0, prompt_tokens=0).hit_rate is None
+
+
+def test_averages_skip_the_unknown_and_say_so():
+    known = [Usage(prompt_tokens=100, cached_tokens=0), Usage(prompt_tokens=300, cached_tokens=100)]
+    unknown = [Usage(), Usage(prompt_tokens=1000), Usage(cached_tokens=5)]
+    summary = summarize([*known, *unknown])
+    assert (summary.requests, summary.known, summary.unknown) == (5, 2, 3)
+    assert summary.hit_rate == 0.25
+    assert str(summary) == "hit rate 25.0% (3 of 5 requests reported nothing)"
+
+
+def test_nothing_known():
+    assert summarize([]).hit_rate is None
+    assert str(summarize([Usage()])) == "hit rate unknown (1 of 1 requests reported nothing)"
+    assert str(summarize([Usage(prompt_tokens=4, cached_tokens=1)])) == "hit rate 25.0%"
