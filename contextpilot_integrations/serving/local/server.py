@@ -1,8 +1,8 @@
 """llama.cpp's own HTTP server, run inside this process or inside a child process that cannot outlive it.
 
-The child is ``python -m`` of this package (`serve_parent`): each line on its standard input starts the server (again), with the settings
-that the line holds; one line of JSON answers, `{"port": N}` or `{"error": "..."}`. The end of the input, which
-also comes when the parent is killed, ends the child.
+The child is ``python -m`` of this package (`serve_parent`): each line on its standard input starts the server (again),
+with the settings that the line holds; one line of JSON answers, `{"port": N}` or `{"error": "..."}`. The end of the
+input, which also comes when the parent is killed, ends the child.
 """
 
 import http.client
