@@ -50,7 +50,7 @@ def batch(size: int) -> dict[str, Any]:
     blocks, topics = SHAPES[size]
     texts = [synthetic_text(block) for block in range(blocks)]
     requests = [
-        ContextRequest(blocks=tuple([texts[block] for block in context]))
+        ContextRequest(blocks=tuple([texts[block] for block in context]), remember=False)
         for context in zipf_contexts(size, blocks, topics)
     ]
     before = _peak_mb()
@@ -90,7 +90,7 @@ def plan(size: int) -> dict[str, Any]:
     for context in zipf_contexts(size, blocks, topics):
         chosen = [texts[block] for block in context]
         started = time.process_time()
-        result = engine.plan(chosen, query="What does it say?")
+        result = engine.plan(chosen, query="What does it say?", remember=False)
         planned.append((time.process_time() - started) * 1e6)
         assert result.messages
         rendered.append((time.process_time() - started) * 1e6)
@@ -105,7 +105,7 @@ def latency(size: int) -> dict[str, Any]:
     for context in zipf_contexts(size + AROUND, *LARGE):
         chosen = [texts[block] for block in context]
         started = time.process_time()
-        engine.plan(chosen)
+        engine.plan(chosen, remember=False)
         times.append((time.process_time() - started) * 1e6)
     return {str(live): percentiles(times[live : live + AROUND]) for live in CHECKPOINTS}
 

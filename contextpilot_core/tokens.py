@@ -1,11 +1,13 @@
 """Token counting: the engine needs relative weights, not exact counts, so a fast estimate is the default."""
 
 import operator
+from collections.abc import Sequence
 from typing import Protocol
 
 from contextpilot_core.errors import ConfigError, RequestTypeError
 
 MOST_TOKENS = 1 << 40
+_MOST_KNOWN = 1 << 16
 
 
 class TokenCounter(Protocol):
@@ -49,3 +51,30 @@ def checked(counter: TokenCounter) -> TokenCounter:
         return tokens
 
     return count
+
+
+class Weights:
+    """The tokens of texts, each counted once: a tokenizer takes far longer than a look at a digest. Thread-safe.
+
+    What is remembered is a function of the text alone, so it tells nobody what others have asked.
+    """
+
+    def __init__(self, count: TokenCounter) -> None:
+        self.count = count
+        self._known: dict[bytes, int] = {}
+
+    def __call__(self, texts: Sequence[str], digests: Sequence[bytes]) -> list[int]:
+        """Return the tokens of ``texts``, whose digests are ``digests``."""
+        count, known = self.count, self._known
+        if count is estimate_tokens:
+            return [count(text) for text in texts]
+        found = []
+        for text, digest in zip(texts, digests, strict=True):
+            tokens = known.get(digest)
+            if tokens is None:
+                tokens = count(text)
+                if len(known) >= _MOST_KNOWN:
+                    known.clear()
+                known[digest] = tokens
+            found.append(tokens)
+        return found

@@ -22,7 +22,9 @@ class ContextBlock:
 class ContextRequest:
     """What one request brings: its blocks best first, and what stands around them in the prompt.
 
-    ``messages`` is the history without the new question. ``session_id=None`` is stateless.
+    ``messages`` is the history without the new question. ``session_id=None`` is stateless. ``remember=False``: only the
+    order is asked for, or no later turn will follow; then nothing is rendered before it is read, and a later request
+    whose messages show these blocks gets them again in full.
     """
 
     blocks: Sequence[str | ContextBlock]
@@ -32,6 +34,7 @@ class ContextRequest:
     session_id: str | None = None
     request_id: str | None = None
     namespace: str = "default"
+    remember: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,17 +11,12 @@ class BlockTable:
     def __init__(self) -> None:
         self._ids: dict[bytes, int] = {}
         self._digests: dict[int, bytes] = {}
-        self._tokens: dict[int, int] = {}
+        self.tokens: dict[int, int] = {}  # by id; others only read it
         self._references: dict[int, int] = {}
         self._next = 0
 
     def __len__(self) -> int:
         return len(self._ids)
-
-    @property
-    def tokens(self) -> Mapping[int, int]:
-        """Tokens by id (a live view)."""
-        return self._tokens
 
     def find(self, digest: bytes) -> int | None:
         """Return the id of ``digest``, None when nothing refers to it."""
@@ -42,7 +37,7 @@ class BlockTable:
         self._next += 1
         self._ids[digest] = block
         self._digests[block] = digest
-        self._tokens[block] = tokens
+        self.tokens[block] = tokens
         self._references[block] = 1
         return block
 
@@ -52,7 +47,7 @@ class BlockTable:
 
     def describe(self, path: Iterable[int]) -> tuple[tuple[bytes, int], ...]:
         """Return (digest, tokens) of known ids."""
-        return tuple([(self._digests[block], self._tokens[block]) for block in path])
+        return tuple([(self._digests[block], self.tokens[block]) for block in path])
 
     def acquire(self, blocks: Iterable[int]) -> None:
         """Count one reference more for each id."""
@@ -70,7 +65,7 @@ class BlockTable:
 
     def _forget(self, block: int) -> None:
         del self._ids[self._digests.pop(block)]
-        del self._tokens[block]
+        del self.tokens[block]
         del self._references[block]
 
     def check_integrity(self, held: Mapping[int, int]) -> None:

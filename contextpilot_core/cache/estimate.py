@@ -7,10 +7,10 @@ exceed the capacity, the least recently used leaves lose their last blocks first
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.tree import Node, PrefixTree
+from contextpilot_core.cache.view import View
 from contextpilot_core.errors import IntegrityError
 
 
@@ -28,7 +28,7 @@ class CacheState:
     admissions: int
 
 
-class CacheView:
+class CacheView(View):
     """An LRU estimate of one namespace's prefix cache. ``capacity`` in tokens, None is unbounded."""
 
     def __init__(self, blocks: BlockTable, *, capacity: int | None, max_requests: int) -> None:
@@ -48,11 +48,11 @@ class CacheView:
 
     def __len__(self) -> int:
         """Return the number of live requests."""
-        return len(self._tree.requests)
+        return len(self._tree.ends)
 
     def holds(self, request_id: str) -> bool:
         """Tell whether a request is live."""
-        return self._tree.end_of(request_id) is not None
+        return request_id in self._tree.ends
 
     @property
     def tokens(self) -> int:
@@ -77,18 +77,11 @@ class CacheView:
         optional: frozenset[int] = frozenset(),
         allowance: int = 0,
     ) -> tuple[int, ...]:
-        """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``.
-
-        Empty when the head itself is not cached. ``optional`` and ``allowance`` as in `PrefixTree.longest`.
-        """
+        """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``."""
         node, used, matched = self._tree.walk(head)
         if matched < len(head):
             return ()
         return self._tree.longest(node, used, wanted, max_visits=max_visits, optional=optional, allowance=allowance)
-
-    def usual(self, head: Sequence[int], wanted: Sequence[int], **search: Any) -> tuple[int, ...]:
-        """Return nothing: what plans took so far is what is believed to be cached."""
-        return ()
 
     def last_used(self, path: Sequence[int]) -> int:
         """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""
@@ -105,8 +98,8 @@ class CacheView:
             recency[node] = self._admissions
             recency.move_to_end(node)
         touched = self._shrink(protected=set(line)) if self._over() else []
-        while len(self._tree.requests) > self._max_requests:
-            oldest = next(iter(self._tree.requests))
+        while len(self._tree.ends) > self._max_requests:
+            oldest = next(iter(self._tree.ends))
             self.release(oldest)
             touched.append(oldest)
         return touched

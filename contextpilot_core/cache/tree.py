@@ -28,26 +28,17 @@ class Node:
 class PrefixTree:
     """Search, insert and remove paths; every operation is iterative, O(length of the path).
 
-    ``weights`` maps a block id to its tokens (read only, shared with the owner of the ids).
+    ``weights`` maps a block id to its tokens (read only, shared with the owner of the ids). ``ends``: the node at which
+    each live request ends, oldest first; others only read it.
     """
 
     def __init__(self, weights: Mapping[int, int]) -> None:
         self._weights = weights
         self.root = Node(None, [], 0)
         self.tokens = 0
-        self._ends: dict[str, Node] = {}
+        self.ends: dict[str, Node] = {}
 
     # -- reading -------------------------------------------------------------------------------------------------
-
-    @property
-    def requests(self) -> Collection[str]:
-        """The live request ids, oldest first."""
-        return self._ends.keys()
-
-    @property
-    def ends(self) -> Mapping[str, Node]:
-        """The node at which each live request ends, oldest first; for reading only."""
-        return self._ends
 
     def walk(self, path: Sequence[int]) -> tuple[Node, int, int]:
         """Follow ``path`` from the root: (node, blocks used of that node, blocks matched in all)."""
@@ -108,14 +99,10 @@ class PrefixTree:
         weights = self._weights
         return sum([weights[block] for block in blocks])
 
-    def end_of(self, request_id: str) -> Node | None:
-        """Return the node at which a request ends, or None when the id is not live."""
-        return self._ends.get(request_id)
-
     def held_by(self, request_id: str) -> list[Node]:
         """Return the nodes that are there for one request only, from its end upward."""
         held: list[Node] = []
-        node = self._ends.get(request_id)
+        node = self.ends.get(request_id)
         own = 0, 1  # children and requests of a node that are the request's: at its end itself, above what it holds
         while node is not None and node.parent is not None and (len(node.children), len(node.requests)) == own:
             held.append(node)
@@ -163,12 +150,12 @@ class PrefixTree:
     def end(self, request_id: str, node: Node) -> None:
         """Let a request that is not live end at ``node``."""
         node.requests[request_id] = None
-        self._ends[request_id] = node
+        self.ends[request_id] = node
 
     def release(self, request_id: str) -> list[Node] | None:
         """Forget a request and prune upward what nobody needs: the removed nodes, or None for an unknown id."""
         removed = self.held_by(request_id)
-        node = self._ends.pop(request_id, None)
+        node = self.ends.pop(request_id, None)
         if node is None:
             return None
         del node.requests[request_id]
@@ -197,10 +184,10 @@ class PrefixTree:
         at_root = parent.parent is None
         for request_id in touched:
             if at_root:
-                del self._ends[request_id]
+                del self.ends[request_id]
             else:
                 parent.requests[request_id] = None
-                self._ends[request_id] = parent
+                self.ends[request_id] = parent
         leaf.requests.clear()
         return cut, touched
 
@@ -241,12 +228,12 @@ class PrefixTree:
                 raise IntegrityError(f"a node of the prefix tree counts {node.tokens} tokens, its blocks differ")
             seen_tokens += node.tokens
             seen_requests += len(node.requests)
-            if any(self._ends.get(request_id) is not node for request_id in node.requests):
+            if any(self.ends.get(request_id) is not node for request_id in node.requests):
                 raise IntegrityError("a request of the prefix tree ends at another node than recorded")
         seen_requests += len(self.root.requests)
-        if seen_tokens != self.tokens or seen_requests != len(self._ends):
+        if seen_tokens != self.tokens or seen_requests != len(self.ends):
             raise IntegrityError(
-                f"the prefix tree counts {self.tokens} tokens and {len(self._ends)} requests, "
+                f"the prefix tree counts {self.tokens} tokens and {len(self.ends)} requests, "
                 f"its nodes hold {seen_tokens} and {seen_requests}"
             )
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from contextpilot_core.cache.view import Path
 from contextpilot_core.clustering.greedy import greedy_forest
 from contextpilot_core.clustering.orders import arrival, depth_first, keep_session_order, paper_schedule
-from contextpilot_core.clustering.values import Arranged, Lead, Path
+from contextpilot_core.clustering.values import Arranged, Lead
 from contextpilot_core.config import Schedule
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from contextpilot_core.cache.view import Path
 from contextpilot_core.clustering.orders import prefix_first
 
-Path = tuple[int, ...]
 Cached = Callable[[Path], Path]
 """Blocks -> the cached path of most tokens that stays inside them."""
 

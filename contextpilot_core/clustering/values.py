@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-Path = tuple[int, ...]
+from contextpilot_core.cache.view import Path
 
 
 @dataclass(frozen=True, slots=True)

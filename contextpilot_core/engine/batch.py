@@ -4,115 +4,108 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from contextpilot_core.cache.view import Path
 from contextpilot_core.clustering.arrange import arrange, group, leads, schedule
 from contextpilot_core.clustering.paper.tree import ContextTree
 from contextpilot_core.clustering.values import Arranged, Lead
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.engine.namespaces import Opened, Registry
+from contextpilot_core.engine.namespaces import Namespaces
 from contextpilot_core.plan.plan import BatchPlan, Plan
-from contextpilot_core.plan.request import Prepared
+from contextpilot_core.plan.request import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class BatchOrder:
     """In which order to send requests (input positions), and what each should lead with (by position)."""
 
     sequence: Sequence[int]
     leads: Sequence[Lead | None]
 
 
-def plan_batch(registry: Registry, batch: Sequence[Prepared], config: EngineConfig, *, commit: bool) -> BatchPlan:
+def plan_batch(namespaces: Namespaces, jobs: Sequence[Job], config: EngineConfig, *, commit: bool) -> BatchPlan:
     """Cluster what stands behind the same head, and plan in the order of the schedule."""
-    return plan_together(registry, batch, partial(_clustered, registry=registry, config=config), commit=commit)
+    return plan_together(namespaces, jobs, partial(_clustered, jobs, namespaces, config), commit=commit)
 
 
 def plan_together(
-    registry: Registry, batch: Sequence[Prepared], arranging: Callable[[Sequence[Opened]], Arrangement], *, commit: bool
+    namespaces: Namespaces, jobs: Sequence[Job], ordering: Callable[[], BatchOrder], *, commit: bool
 ) -> BatchPlan:
-    """Open all requests, arrange them, and settle them in sequence; when that breaks off, nothing of it stays."""
-    waiting = dict(enumerate(_open_all(registry, batch)))
+    """Open all requests, order them, and settle them in sequence; when that breaks off, nothing of it stays."""
+    _open_all(namespaces, jobs)
+    waiting = dict(enumerate(jobs))
     plans: dict[int, Plan] = {}
     try:
-        arranged = arranging(list(waiting.values()))
-        for position in arranged.sequence:
-            plans[position] = registry.settle(waiting.pop(position), commit=commit, lead=arranged.leads[position])
+        ordered = ordering()
+        for position in ordered.sequence:
+            plans[position] = namespaces.settle(waiting.pop(position), commit=commit, lead=ordered.leads[position])
     except BaseException:
-        registry.cancel(waiting.values())
+        namespaces.cancel(waiting.values())
         for plan in plans.values():
-            registry.evict([plan.request_id], plan.request.namespace)
+            namespaces.evict([plan.request_id], plan.request.namespace)
         raise
-    return BatchPlan(tuple(plans[position] for position in range(len(batch))), tuple(arranged.sequence))
+    return BatchPlan(tuple(plans[position] for position in range(len(jobs))), tuple(ordered.sequence))
 
 
-def by_head(opened: Sequence[Opened]) -> list[list[int]]:
+def by_head(jobs: Sequence[Job]) -> list[list[int]]:
     """Return the positions of requests that may share a prefix: of one namespace, behind the same head."""
-    return group([(id(item.space), item.sketch.head) for item in opened])
+    return group([(id(job.home), job.head) for job in jobs])
 
 
-def _clustered(opened: Sequence[Opened], registry: Registry, config: EngineConfig) -> Arrangement:
-    groups = by_head(opened)
-    arranged = [_arrange(registry, [opened[position] for position in members], config) for members in groups]
+def _clustered(jobs: Sequence[Job], namespaces: Namespaces, config: EngineConfig) -> BatchOrder:
+    groups = by_head(jobs)
+    arranged = [_arrange(namespaces, [jobs[position] for position in members], config) for members in groups]
     how = "arrival" if config.strategy == "none" else config.schedule
-    sequence = schedule(groups, arranged, [session_of(item) for item in opened], how)
-    weights = [opened[members[0]].space.index.blocks.tokens for members in groups]
-    return Arrangement(sequence, leads(groups, arranged, sequence, weights, config.kv_block))
+    sequence = schedule(groups, arranged, [session_of(job) for job in jobs], how)
+    weights = [jobs[members[0]].home.index.blocks.tokens for members in groups]
+    return BatchOrder(sequence, leads(groups, arranged, sequence, weights, config.kv_block))
 
 
-def learn(registry: Registry, batch: Sequence[Prepared]) -> None:
+def learn(namespaces: Namespaces, jobs: Sequence[Job]) -> None:
     """Let every namespace learn the merged orders of its requests (docs: "Learning from traffic")."""
-    opened = _open_all(registry, batch)
+    _open_all(namespaces, jobs)
     try:
-        for members in by_head(opened):
-            first = opened[members[0]]
-            contexts = [tuple(dict.fromkeys(opened[position].sketch.ids.values())) for position in members]
-            arranged = arrange(contexts, first.space.index.blocks.tokens)
-            with registry.lock:
-                shared = [order[:number] for order, number in zip(arranged.orders, arranged.shared, strict=True)]
-                first.space.index.learn(first.sketch.head, shared)
+        for members in by_head(jobs):
+            first = jobs[members[0]]
+            contexts = [tuple(dict.fromkeys(jobs[position].ids.values())) for position in members]
+            arranged = arrange(contexts, first.home.index.blocks.tokens)
+            shared = [order[:number] for order, number in zip(arranged.orders, arranged.shared, strict=True)]
+            namespaces.learn(first, shared)
     finally:
-        registry.drop(opened)
+        namespaces.cancel(jobs)
 
 
-def _open_all(registry: Registry, batch: Sequence[Prepared]) -> list[Opened]:
-    opened: list[Opened] = []
+def _open_all(namespaces: Namespaces, jobs: Sequence[Job]) -> None:
+    opened: list[Job] = []
     try:
-        for prepared in batch:
-            opened.append(registry.open(prepared))
+        for job in jobs:
+            namespaces.open(job)
+            opened.append(job)
     except BaseException:
-        registry.drop(opened)
+        namespaces.cancel(opened)
         raise
-    return opened
 
 
-def _arrange(registry: Registry, members: Sequence[Opened], config: EngineConfig) -> Arranged:
-    contexts = {item.name: context_of(item, config) for item in members}
-    space, head = members[0].space, members[0].sketch.head
+def _arrange(namespaces: Namespaces, members: Sequence[Job], config: EngineConfig) -> Arranged:
+    contexts = {job.request_id: context_of(job, config) for job in members}
+    first = members[0]
     if config.strategy == "none":
         return Arranged(list(contexts.values()), [(0,)] * len(contexts), [0] * len(contexts))
     if config.strategy == "greedy":
-        return arrange(list(contexts.values()), space.index.blocks.tokens)
-    tree = None
-    with registry.lock:
-        known = space.index.has_tree(head)
-    if not known:
+        return arrange(list(contexts.values()), first.home.index.blocks.tokens)
+    built = None
+    if not namespaces.has_tree(first):
         tree = ContextTree(config.alpha)
-        forest = tree.build(contexts, linkage=config.linkage)  # seconds for thousands of contexts
-    with registry.lock:
-        if tree is not None and space.index.install(head, tree, contexts):
-            return Arranged(forest.orders, forest.paths, forest.shared)
-        return space.index.extend(head, contexts)
+        built = tree, tree.build(contexts, linkage=config.linkage)  # seconds for thousands of contexts
+    return namespaces.arrange(first, contexts, built)
 
 
-def context_of(item: Opened, config: EngineConfig) -> tuple[int, ...]:
+def context_of(job: Job, config: EngineConfig) -> Path:
     """Return the ids to cluster by: those before a hint may share a prefix; selection looks at the budget only."""
-    positions = item.sketch.prepared.positions
-    if config.budget is not None:
-        positions = positions[: config.budget]
-    ids = item.sketch.ids
-    return tuple(dict.fromkeys([ids[position] for position in positions if position in ids]))
+    positions = job.positions if config.budget is None else job.positions[: config.budget]
+    return tuple(dict.fromkeys([job.ids[position] for position in positions if position in job.ids]))
 
 
-def session_of(item: Opened) -> tuple[str, str] | None:
+def session_of(job: Job) -> tuple[str, str] | None:
     """Return the session whose turns have to keep their order, None for a stateless request."""
-    request = item.sketch.prepared.request
-    return None if request.session_id is None else (request.namespace, request.session_id)
+    session_id = job.request.session_id
+    return None if session_id is None else (job.request.namespace, session_id)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from contextpilot_core.plan.plan import Plan
+from contextpilot_core.plan.request import Job
 from contextpilot_core.types import Observation
 
 
@@ -26,15 +26,15 @@ class Counters:
     predicted_tokens: int = 0
     reported_tokens: int = 0
 
-    def add(self, plan: Plan, hinted_tokens: int, *, committed: bool) -> None:
-        """Count one plan; ``hinted_tokens`` were replaced by hints."""
+    def add(self, job: Job) -> None:
+        """Count one request that was planned."""
         self.planned += 1
-        self.committed += committed
-        self.block_tokens += plan._choice.block_tokens
-        self.expected_reused_tokens += plan.expected_reused_tokens
-        self.note_tokens += plan._choice.note_tokens
-        self.hinted_tokens += hinted_tokens
-        self.dropped_blocks += len(plan.dropped)
+        self.committed += job.state == "committed"
+        self.block_tokens += job.block_tokens
+        self.expected_reused_tokens += job.expected_tokens
+        self.note_tokens += job.note_tokens
+        self.hinted_tokens += job.hinted_tokens
+        self.dropped_blocks += len(job.repeats)
 
     def observed(self, observation: Observation, prompt_tokens: int | None) -> None:
         """Count one response."""

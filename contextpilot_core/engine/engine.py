@@ -5,12 +5,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.estimate import CacheView
-from contextpilot_core.cache.view import View
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.batch import learn, plan_batch
-from contextpilot_core.engine.namespaces import Registry
+from contextpilot_core.engine.namespaces import Namespaces
 from contextpilot_core.engine.observer import Observer, Told
 from contextpilot_core.engine.windows import plan_window
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
@@ -18,8 +15,9 @@ from contextpilot_core.journal.state import Journal
 from contextpilot_core.mirror.mirror import KVMirror
 from contextpilot_core.mirror.reports import CacheReports
 from contextpilot_core.plan.plan import BatchPlan, Plan
-from contextpilot_core.plan.request import Prepared, prepare
-from contextpilot_core.tokens import TokenCounter, checked, estimate_tokens
+from contextpilot_core.plan.request import Job, prepare
+from contextpilot_core.prompt.messages import body_digests
+from contextpilot_core.tokens import TokenCounter, Weights, checked, estimate_tokens
 from contextpilot_core.types import (
     ContextBlock,
     ContextRequest,
@@ -66,10 +64,10 @@ class ReuseEngine:
         count = estimate_tokens if token_counter is None else checked(token_counter)
         clock = clock or time.monotonic
         self._clock, self._told = clock, None if observer is None else Told(observer)
-        self._reports = CacheReports(self._config, mirror, clock)
-        self._registry = Registry(self._config, count, clock, self._new_view, self._reports, journal)
-        if journal is not None and self._registry.shared is not None:
-            journal.open(self._registry.shared)
+        self._weigh, self._reports = Weights(count), CacheReports(self._config, mirror, clock)
+        self._namespaces = Namespaces(self._config, count, clock, self._reports, journal)
+        if journal is not None and self._namespaces.shared is not None:
+            journal.open(self._namespaces.shared)
         if observer is not None:
             observer.attached(self.stats)
 
@@ -93,15 +91,24 @@ class ReuseEngine:
         session_id: str | None = None,
         request_id: str | None = None,
         namespace: str = "default",
+        remember: bool = True,
+        order: Sequence[int] | None = None,
         commit: bool = True,
     ) -> Plan:
         """Plan one request: what to send, in which order, with which hints and note.
 
-        ``blocks`` best first; ``messages`` is the history without the new question. With ``commit=False`` the plan is
-        in flight: visible to later plans until `commit` confirms it, `abandon` takes it back, or its time is over.
+        ``blocks`` best first; ``messages`` is the history without the new question; all but ``order`` and ``commit``
+        are the fields of `ContextRequest`. With ``commit=False`` the plan is in flight: visible to later plans until
+        `commit` confirms it, `abandon` takes it back, or its time is over.
+
+        ``order`` is the ``order`` of a plan that was sent, by this engine or another: a conversation moves, or is made
+        known again, and its labels must not change. Turn by turn on top of each other, engines of the same
+        configuration then render equal messages, unless one of them has forgotten some of those before: compare with
+        what was sent.
 
         Raises:
-            RequestError: the request breaks a rule (`RequestTypeError` for a wrong type); nothing was changed.
+            RequestError: the request breaks a rule, or ``order`` names positions without a block (`RequestTypeError`
+                for a wrong type); nothing was changed.
             DuplicateRequestError: ``request_id`` is live in this namespace; nothing was changed.
         """
         started = self._clock()
@@ -113,32 +120,18 @@ class ReuseEngine:
             session_id=session_id,
             request_id=request_id,
             namespace=namespace,
+            remember=remember,
         )
         _check_flag("commit", commit)
-        prepared = prepare(request, self._config, seal=self._registry.seal)
-        with self._registry.lock:
-            plan = self._registry.settle(self._registry.open(prepared), commit=commit)
-        self._tell((plan,), started)
-        return plan
-
-    def plan_in_order(self, request: ContextRequest, order: Sequence[int], *, commit: bool = True) -> Plan:
-        """Plan a request again as another engine did: a conversation moves here, and its labels must not change.
-
-        ``order`` is the ``order`` of the plan that was sent. Turn by turn on top of each other, engines of the same
-        configuration render equal messages, unless one of them has forgotten some of those before: compare with what
-        was sent. Raises as `plan`, and `RequestError` for positions without a block.
-        """
-        _check_flag("commit", commit)
-        started = self._clock()
-        prepared = prepare(request, self._config, seal=self._registry.seal)
-        order = tuple(order)
-        if len(set(order)) < len(order) or not set(order) <= set(prepared.positions):
-            raise RequestError(
-                f"order={order!r} must name positions of distinct blocks, each once; give the order of the plan"
-            )
-        with self._registry.lock:
-            plan = self._registry.settle(self._registry.open(prepared), commit=commit, order=order)
-        self._tell((plan,), started)
+        job = prepare(request, self._config, self._weigh, seal=self._namespaces.seal)
+        if order is not None:
+            order = tuple(order)
+            if len(set(order)) < len(order) or not set(order) <= set(job.positions):
+                raise RequestError(
+                    f"order={order!r} must name positions of distinct blocks, each once; give the order of the plan"
+                )
+        plan = self._namespaces.plan(job, commit=commit, order=order)
+        self._planned((plan,), started)
         return plan
 
     def plan_batch(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
@@ -149,8 +142,8 @@ class ReuseEngine:
         """
         _check_flag("commit", commit)
         started = self._clock()
-        batch = plan_batch(self._registry, self._prepare(requests), self._config, commit=commit)
-        self._tell(batch.plans, started)
+        batch = plan_batch(self._namespaces, self._prepare(requests), self._config, commit=commit)
+        self._planned(batch.plans, started)
         return batch
 
     def plan_window(self, requests: Iterable[ContextRequest], *, commit: bool = True) -> BatchPlan:
@@ -160,8 +153,8 @@ class ReuseEngine:
         """
         _check_flag("commit", commit)
         started = self._clock()
-        batch = plan_window(self._registry, self._prepare(requests), self._config, commit=commit)
-        self._tell(batch.plans, started)
+        batch = plan_window(self._namespaces, self._prepare(requests), self._config, commit=commit)
+        self._planned(batch.plans, started)
         return batch
 
     async def aplan(self, blocks: Iterable[str | ContextBlock], **options: Any) -> Plan:  # noqa: ANN401
@@ -180,25 +173,25 @@ class ReuseEngine:
         Raises:
             RequestError: the request breaks a rule (`RequestTypeError` for a wrong type).
         """
-        return self._registry.expect(prepare(request, self._config, seal=self._registry.seal))
+        return self._namespaces.expect(prepare(request, self._config, self._weigh, seal=self._namespaces.seal))
 
     def commit(self, plan: Plan) -> bool:
         """Confirm that a plan in flight was sent; again is harmless.
 
         Returns False, and changes nothing, for a plan that was abandoned, expired, evicted or reset.
         """
-        return self._registry.commit(plan)
+        return self._namespaces.commit(plan)
 
     def abandon(self, plan: Plan) -> bool:
         """Take back a plan in flight that was not sent. Returns False, and changes nothing, when it is not."""
-        return self._registry.abandon(plan)
+        return self._namespaces.abandon(plan)
 
     def observe(self, plan: Plan, served: Served) -> Observation:
         """Tell what the engine reported for a plan that was sent: the totals of `stats`, drift, and exact tokens.
 
         With ``served.tokens`` the view learns where the blocks of the prompt lie in the engine's KV blocks.
         """
-        observation = self._registry.observe(plan, served)
+        observation = self._namespaces.observe(plan, served)
         if self._told is not None:
             self._told.observed(plan, observation)
         return observation
@@ -215,7 +208,7 @@ class ReuseEngine:
         wrong = [name for name in (*ids, namespace) if not isinstance(name, str)]
         if wrong:
             raise RequestTypeError(f"request ids and namespace must be str, got {wrong[0]!r}; give the ids of plans")
-        freed = self._registry.evict(list(dict.fromkeys(ids)), namespace)
+        freed = self._namespaces.evict(list(dict.fromkeys(ids)), namespace)
         return EvictionReport(
             evicted=tuple(name for name, tokens in freed.items() if tokens is not None),
             unknown=tuple(name for name, tokens in freed.items() if tokens is None),
@@ -226,7 +219,7 @@ class ReuseEngine:
         """Forget everything of one namespace, or of all (then the counters and generated ids start anew, too)."""
         if namespace is not None and not isinstance(namespace, str):
             raise RequestTypeError(f"namespace={namespace!r} must be a str, or None for all; give its name")
-        self._registry.reset(namespace)
+        self._namespaces.reset(namespace)
 
     def warm(self, requests: Iterable[ContextRequest]) -> None:
         """Learn the usual orders from earlier traffic; later plans weigh them against what is cached.
@@ -234,42 +227,41 @@ class ReuseEngine:
         Nothing counts as cached by this. Learnt orders stay until `reset`. It pays where later traffic resembles the
         earlier one, less so for bursts on one topic in a small cache. Raises as `plan`.
         """
-        learn(self._registry, self._prepare(requests))
+        learn(self._namespaces, self._prepare(requests))
 
     def stats(self) -> EngineStats:
         """Return the counters and the present size of the state, over all namespaces."""
-        return self._registry.stats()
+        return self._namespaces.stats()
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless all state is sound (for tests: it visits everything)."""
-        self._registry.check_integrity()
+        self._namespaces.check_integrity()
 
-    def _tell(self, plans: Sequence[Plan], started: float) -> None:
+    def _planned(self, plans: Sequence[Plan], started: float) -> None:
+        """Remember what the messages of new plans show, and tell the observer of them."""
+        for plan in plans:
+            if (shown := plan.shown) is not None:
+                text, record = shown
+                (key,) = body_digests([text], self._namespaces.seal)
+                self._namespaces.remember(plan, key, record)
         if self._told is not None and plans:
             seconds = (self._clock() - started) / len(plans)
             for plan in plans:
                 self._told.planned(plan, seconds)
 
-    def _new_view(self, namespace: str, blocks: BlockTable) -> View:
-        shared, config = self._registry.shared, self._config.of(namespace)
-        estimate: View = CacheView(blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
-        if shared is not None:
-            estimate = shared.view(namespace, blocks)
-        return self._reports.view(estimate, blocks)
-
-    def _prepare(self, requests: Iterable[ContextRequest]) -> list[Prepared]:
+    def _prepare(self, requests: Iterable[ContextRequest]) -> list[Job]:
         if isinstance(requests, (ContextRequest, str)) or not isinstance(requests, Iterable):
             raise RequestTypeError(
-                f"requests must be a sequence of ContextRequests, got one {type(requests).__name__}; put it into a list"
+                f"requests is a {type(requests).__name__}; give a list of ContextRequests: [ContextRequest(...), ...]"
             )
         digests: dict[str, bytes] = {}
-        prepared = []
+        jobs = []
         for number, request in enumerate(requests):
             try:
-                prepared.append(prepare(request, self._config, digests, seal=self._registry.seal))
+                jobs.append(prepare(request, self._config, self._weigh, seal=self._namespaces.seal, digests=digests))
             except RequestError as error:
                 raise type(error)(f"requests[{number}]: {error}") from error
-        return prepared
+        return jobs
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ReuseEngine":
         """Return the engine itself: frameworks copy their objects, and the copies must share the state."""

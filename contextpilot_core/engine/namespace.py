@@ -1,23 +1,24 @@
 """Everything that one namespace owns: its index, its conversations and its requests in flight."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from weakref import WeakValueDictionary
 
 from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.view import View
+from contextpilot_core.cache.view import Located, View
 from contextpilot_core.clustering.values import Lead
+from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
 from contextpilot_core.journal.operations import Recorded
 from contextpilot_core.mirror.keys import closed, opened
-from contextpilot_core.mirror.view import Located, TruthView
-from contextpilot_core.plan.choose import Draft, choose, draft, keep
-from contextpilot_core.plan.lookup import ContextIndex
-from contextpilot_core.plan.plan import Plan, Rendering, Ticket
-from contextpilot_core.plan.request import Prepared
+from contextpilot_core.plan.choose import Order, choose, keep
+from contextpilot_core.plan.lookup import ContextIndex, let_go, look_up
+from contextpilot_core.plan.plan import Plan
+from contextpilot_core.plan.request import Job
 from contextpilot_core.prompt.memory import Conversations, SharedRecords
-from contextpilot_core.prompt.messages import body_digest
-from contextpilot_core.prompt.visible import message_record
+from contextpilot_core.prompt.messages import Seal
+from contextpilot_core.prompt.visible import MessageRecord
+from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import PromptTokens
 
 _MOST_KEYS = 2_048
@@ -25,191 +26,172 @@ _MOST_KEYS = 2_048
 
 
 class Namespace:
-    """State of one namespace; the engine holds the lock around every call."""
+    """State of one namespace; the engine holds the lock around every call. ``expired`` and others only count."""
 
     def __init__(
         self,
-        rendering: Rendering,
+        config: EngineConfig,
+        count: TokenCounter,
+        seal: Seal,
         clock: Callable[[], float],
-        new_view: Callable[[BlockTable], View],
+        blocks: BlockTable,
+        view: View,
         records: SharedRecords | None,
     ) -> None:
-        config = rendering.config
-        self._config = config
-        self._rendering = rendering
-        self._clock = clock
-        self.index = ContextIndex(config, new_view)
+        self._config, self._count, self._seal, self._clock = config, count, seal, clock
+        self.index = ContextIndex(config, blocks, view)
         self.conversations = Conversations(
             limit=config.max_messages, seconds=config.message_seconds, clock=clock, shared=records
         )
         # In the order of their deadlines: all plans wait equally long.
-        self.in_flight: OrderedDict[str, Ticket] = OrderedDict()
-        self.reserved: set[str] = set()
-        self._tickets: WeakValueDictionary[str, Ticket] = WeakValueDictionary()  # of the plans that somebody holds
+        self.in_flight: OrderedDict[str, Job] = OrderedDict()
+        self.expired = 0
+        self._opened: set[str] = set()
+        self._jobs: WeakValueDictionary[str, Job] = WeakValueDictionary()  # of the plans that somebody holds
 
-    def is_live(self, request_id: str) -> bool:
+    def _is_live(self, request_id: str) -> bool:
         """Tell whether an id is taken."""
-        return request_id in self.in_flight or request_id in self.reserved or self.index.view.holds(request_id)
+        return request_id in self.in_flight or request_id in self._opened or self.index.view.holds(request_id)
 
-    def reserve(self, request_id: str) -> None:
-        """Take an id for a request that will be settled soon.
+    def job_of(self, plan: Plan) -> Job | None:
+        """Return the job of a plan that was made here and not taken back or evicted since, else None."""
+        self.expire()
+        job = self._jobs.get(plan.request_id)
+        return job if job is not None and plan.belongs_to(job) else None
+
+    def open(self, job: Job, ids: Iterator[str]) -> None:
+        """Take the request's id, or else the next of ``ids``, and look it up; it has to be settled or `close`d.
 
         Raises:
             DuplicateRequestError: the id is live.
         """
-        if self.is_live(request_id):
+        self.expire()
+        request_id = job.request.request_id
+        if request_id is None:
+            request_id = next(name for name in ids if not self._is_live(name))
+        elif self._is_live(request_id):
             raise DuplicateRequestError(
                 f"request_id={request_id!r} is already live in this namespace, or given twice in this batch; "
                 "evict it first, or give another id"
             )
-        self.reserved.add(request_id)
+        look_up(job, self.index, self.conversations, self._config, self._count)
+        self._opened.add(request_id)
+        job.request_id, job.home = request_id, self
 
-    def sketch(self, prepared: Prepared) -> Draft:
-        """Find what is visible and what is new; its ids stay known until `drop`."""
-        return draft(prepared, self.index, self.conversations, self._config, self._rendering.count)
+    def close(self, job: Job) -> None:
+        """Let go of what `open` took, and of its place in a tree that was clustered for it."""
+        if job.state == "open":
+            self.index.leave(job.request_id)
+        let_go(job, self.index)
+        self._opened.discard(job.request_id)
 
-    def drop(self, sketch: Draft) -> None:
-        """Let go of the ids of a sketch."""
-        self.index.blocks.release(sketch.pinned)
-
-    def expect(self, prepared: Prepared) -> int:
+    def expect(self, job: Job) -> int:
         """Return the tokens that a request would find in the prefix cache."""
-        sketch = self.sketch(prepared)
+        self.expire()
+        look_up(job, self.index, self.conversations, self._config, self._count)
         try:
-            return choose(sketch, self.index, self._config, self._rendering.count).expected_tokens
+            choose(job, self.index, self._config, self._count)
+            return job.expected_tokens
         finally:
-            self.drop(sketch)
+            let_go(job, self.index)
 
-    def settle(
-        self,
-        request_id: str,
-        sketch: Draft,
-        *,
-        commit: bool,
-        lead: Lead | None = None,
-        order: tuple[int, ...] | None = None,
-    ) -> Plan:
+    def settle(self, job: Job, *, commit: bool, lead: Lead | None = None, order: Order | None = None) -> Plan:
         """Decide and let the request take its place: visible to later plans, confirmed at once with ``commit``.
 
-        With ``order`` the decision has been made elsewhere.
+        With ``order`` the decision has been made elsewhere. What `open` took is let go either way.
         """
-        if order is None:
-            choice = choose(sketch, self.index, self._config, self._rendering.count, lead)
-        else:
-            choice = keep(sketch, self.index, self._config, self._rendering.count, order)
-        self.index.insert(request_id, sketch.head, choice.context)
-        self.reserved.discard(request_id)
+        try:
+            if order is None:
+                choose(job, self.index, self._config, self._count, lead)
+            else:
+                keep(job, self.index, self._config, self._count, order)
+            job.deadline = self._clock() + self._config.in_flight_seconds
+            self.index.insert(job.request_id, job.head, job.context)
+            job.path = self.index.blocks.describe(job.context)
+            job.state = "in flight"
+        finally:
+            self.close(job)
+        self.in_flight[job.request_id] = self._jobs[job.request_id] = job
         if commit:
-            ticket = Ticket(self, "committed")
-            self.conversations.adopt(sketch.visible.known, request_id)
-        else:
-            ticket = Ticket(self, "in flight", self._clock() + self._config.in_flight_seconds)
-            self.in_flight[request_id] = ticket
-        self._tickets[request_id] = ticket
-        return Plan(request_id, sketch.prepared, choice, sketch.hints, sketch.visible, self._rendering, ticket)
+            self.commit(job)
+        return Plan(job)
 
-    def confirm(self, plan: Plan) -> bool:
-        """Commit a plan in flight; True also when it was committed before, False when it is gone.
+    def commit(self, job: Job) -> bool:
+        """Confirm a request in flight; False when it is not.
 
-        Only now does it hold the records of its history: a plan that is taken back must leave them to their owners.
+        Only now does it hold the records of its history: a plan that is abandoned must leave them to their owners.
         """
-        ticket = plan._ticket
-        if ticket.state == "in flight":
-            ticket.state = "committed"
-            del self.in_flight[plan.request_id]
-            self.conversations.adopt(plan._visible.known, plan.request_id)
-        return ticket.state == "committed"
-
-    def take_back(self, request_id: str, ticket: Ticket) -> bool:
-        """Remove a plan in flight as if it had never been made; False when it is not in flight."""
-        if ticket.state != "in flight":
+        if job.state != "in flight":
             return False
-        ticket.state = "gone"
-        del self.in_flight[request_id]
-        self.index.evict(request_id)
-        self.conversations.release(request_id)
+        job.state = "committed"
+        del self.in_flight[job.request_id]
+        self.conversations.adopt(job.visible.known, job.request_id)
         return True
 
-    def expire(self) -> int:
-        """Take back the plans whose time is over: how many."""
-        now, expired = self._clock(), 0
+    def abandon(self, job: Job) -> bool:
+        """Remove a request in flight as if it had never been made; False when it is not in flight."""
+        if job.state != "in flight":
+            return False
+        self.evict(job.request_id)
+        return True
+
+    def expire(self) -> None:
+        """Abandon the requests whose time is over."""
+        now = self._clock()
         while self.in_flight:
-            request_id, ticket = next(iter(self.in_flight.items()))
-            if ticket.deadline is None or ticket.deadline > now:
+            job = next(iter(self.in_flight.values()))
+            if job.deadline > now:
                 break
-            self.take_back(request_id, ticket)
-            expired += 1
-        return expired
+            self.abandon(job)
+            self.expired += 1
 
     def evict(self, request_id: str) -> int | None:
         """Release a request and its messages: the freed tokens, or None for an unknown id."""
         waiting = self.in_flight.pop(request_id, None)
-        ticket = self._tickets.pop(request_id, None)
-        if ticket is not None:
-            ticket.state = "gone"
+        job = self._jobs.pop(request_id, None)
+        if job is not None:
+            job.state = "gone"
         freed = self.index.evict(request_id)
         had_messages = self.conversations.release(request_id)
         if freed is None and not had_messages and waiting is None:
             return None
         return freed or 0
 
-    def remember(self, plan: Plan, text: str) -> None:
-        """Record that ``text`` starts with the context of ``plan``, unless the plan is gone."""
-        if plan._ticket.state == "gone" or not plan.order:
-            return
-        bodies, digests = plan._prepared.bodies, plan._prepared.digests
-        sent = [
-            (digests[position], label, run)
-            for position, label, run in zip(plan.order, plan.labels, plan.segments, strict=True)
-            if label is not None and position not in plan._hints
-        ]
-        path = tuple(
-            (digests[position], max(1, plan._rendering.count(bodies[position])))
-            for position, _ in zip(plan.order, plan._choice.context, strict=False)
-        )
-        rest = text[len(plan.context.text) :]
-        record = message_record(sent, [hint.label for hint in plan.hints], plan.context, rest, path)
-        self.conversations.record(self._rendering.seal(body_digest(text)), record, plan.request_id)
+    def remember(self, plan: Plan, key: bytes, record: MessageRecord) -> None:
+        """Know the message of a plan by its sealed digest, unless the plan is gone."""
+        job = self.job_of(plan)
+        if job is not None:
+            self.conversations.record(key, record, job.request_id)
 
-    @property
-    def on_events(self) -> bool:
-        """Whether plans rely on what the engine's events tell."""
-        return isinstance(self.index.view, TruthView) and self.index.view.on_truth
-
-    def record(self, plan: Plan, keys: Sequence[bytes], tokens: PromptTokens, block_size: int) -> Located | None:
-        """Tell the view which KV blocks hold the prompt of ``plan``; None when it does not follow them, or no more."""
-        view = self.index.view
-        if not isinstance(view, TruthView) or plan._ticket.state == "gone":
-            return None
+    def observe(self, job: Job, keys: Sequence[bytes], tokens: PromptTokens, block_size: int) -> Recorded | None:
+        """Tell the view which KV blocks hold a prompt: what other processes may learn of that, if anything."""
         counts = [None if end is None else end // block_size for end in (tokens.start, *tokens.ends)]
-        return view.record(plan.request_id, len(plan._choice.context), tuple(keys), counts)
-
-    def news(self, plan: Plan, located: Located) -> Recorded | None:
-        """Return what other processes may learn of a prompt that was just recorded, if anything."""
-        ends = tuple(end if end is not None and end <= _MOST_KEYS else None for end in located.ends)
-        keys = located.keys[: max(filter(None, ends), default=0)]
-        if not keys:
+        located = self.index.view.record(job.request_id, len(job.context), tuple(keys), counts)
+        if located is None:
             return None
-        path, sealed = self.index.blocks.describe(located.path), closed(keys, self._rendering.seal)
-        return Recorded(plan.request.namespace, plan.request_id, path, sealed, ends)
+        ends = tuple([end if end is not None and end <= _MOST_KEYS else None for end in located.ends])
+        known = located.keys[: max(filter(None, ends), default=0)]
+        if not known:
+            return None
+        path, sealed = self.index.blocks.describe(located.path), closed(known, self._seal)
+        return Recorded(job.request.namespace, job.request_id, path, sealed, ends)
 
     def learn(self, recorded: Recorded) -> None:
-        """Let the view learn the KV blocks of a prompt that another process sent, if it follows them."""
-        view, blocks = self.index.view, self.index.blocks
-        if isinstance(view, TruthView):
-            path = tuple(blocks.intern_path(recorded.path))
-            view.learn(recorded.request_id, Located(path, opened(recorded.keys, self._rendering.seal), recorded.ends))
-            blocks.release(path)
+        """Let the view learn the KV blocks of a prompt that another process sent."""
+        path = tuple(self.index.blocks.intern_path(recorded.path))
+        located = Located(path, opened(recorded.keys, self._seal), recorded.ends)
+        self.index.view.learn(recorded.request_id, located)
+        self.index.blocks.release(path)
 
-    def close(self) -> None:
-        """Mark every plan in flight as gone (before the namespace is forgotten)."""
-        for ticket in self.in_flight.values():
-            ticket.state = "gone"
+    def forget(self) -> None:
+        """Mark every request in flight as gone (before the namespace is forgotten)."""
+        for job in self.in_flight.values():
+            job.state = "gone"
         self.in_flight.clear()
 
     def check_integrity(self) -> None:
-        """Raise `IntegrityError` unless index, conversations and tickets are sound."""
+        """Raise `IntegrityError` unless index, conversations and jobs are sound."""
         self.index.check_integrity()
         self.conversations.check_integrity()
-        if any(ticket.state != "in flight" for ticket in self.in_flight.values()):
+        if any(job.state != "in flight" for job in self.in_flight.values()):
             raise IntegrityError("a plan is listed as in flight but is not")

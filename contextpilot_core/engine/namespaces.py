@@ -1,14 +1,17 @@
 """The namespaces of one engine behind one lock: where requests are opened, settled and found again."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
+from itertools import count as numbers
 
 from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.view import View
-from contextpilot_core.clustering.values import Lead
+from contextpilot_core.cache.estimate import CacheView
+from contextpilot_core.cache.view import Path, View
+from contextpilot_core.clustering.merge_tree import MergeForest
+from contextpilot_core.clustering.paper.tree import ContextTree
+from contextpilot_core.clustering.values import Arranged, Lead
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.counters import Counters
 from contextpilot_core.engine.namespace import Namespace
@@ -16,245 +19,250 @@ from contextpilot_core.errors import RequestTypeError
 from contextpilot_core.journal.operations import Recorded, Reset
 from contextpilot_core.journal.state import Journal, SharedState
 from contextpilot_core.mirror.reports import CacheReports
-from contextpilot_core.plan.choose import Draft
-from contextpilot_core.plan.plan import Plan, Rendering
-from contextpilot_core.plan.request import Prepared
+from contextpilot_core.plan.choose import Order
+from contextpilot_core.plan.plan import Plan
+from contextpilot_core.plan.request import Job
 from contextpilot_core.prompt.messages import plain
+from contextpilot_core.prompt.visible import MessageRecord
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import EngineStats, Observation, Served
 
-NewView = Callable[[str, BlockTable], View]
-"""Makes the view of a namespace over its interned blocks."""
 
+class Namespaces:
+    """Owns the lock, the namespaces, the counters and the ids that requests get; every method takes the lock itself.
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A request with a reserved id and a sketch: it has to be settled or dropped."""
-
-    space: Namespace
-    name: str
-    sketch: Draft
-
-
-class Registry:
-    """Owns the namespaces, the counters and the ids that requests get; every method takes the lock itself."""
+    With a journal the lock also guards the shared state, which is asked by this and by the journal's thread.
+    """
 
     def __init__(
         self,
         config: EngineConfig,
         count: TokenCounter,
         clock: Callable[[], float],
-        new_view: NewView,
         reports: CacheReports,
         journal: Journal | None,
     ) -> None:
-        self.lock = threading.RLock()
-        self.shared = None if journal is None else SharedState(config, journal, self.lock, self)
+        self._lock = threading.RLock()
+        self._config, self._count, self._clock, self._reports = config, count, clock, reports
+        self.shared = None if journal is None else SharedState(config, journal, self._lock, self)
         self.seal = plain if journal is None else journal.seal
-        self._prefix = "" if self.shared is None else f"{self.shared.worker}-"
-        self._rendering = Rendering(config, count, self.seal, self._rendered)
-        self._clock = clock
-        self._new_view = new_view
-        self._reports = reports
-        self._spaces: dict[str, Namespace] = {}
+        self._known: dict[str, Namespace] = {}
         self._counters = Counters()
-        self._next_id = 0
+        self._ids = self._new_ids()
 
-    def open(self, prepared: Prepared) -> Opened:
-        """Reserve the request's id and sketch it.
+    # -- planning --------------------------------------------------------------------------------------------------
+
+    def plan(self, job: Job, *, commit: bool, order: Order | None = None) -> Plan:
+        """Plan one request: opened and settled in one go. Raises as `open`."""
+        with self._lock:
+            self.open(job)
+            return self.settle(job, commit=commit, order=order)
+
+    def open(self, job: Job) -> None:
+        """Take the request's id, or a new one, and look it up; it has to be settled or `cancel`led.
 
         Raises:
             DuplicateRequestError: the id is live; nothing was changed.
         """
-        with self.lock:
-            space = self._space(prepared.request.namespace)
-            name = self._reserve(space, prepared.request.request_id)
-            try:
-                return Opened(space, name, space.sketch(prepared))
-            except BaseException:
-                space.reserved.discard(name)
-                raise
+        with self._lock:
+            self._namespace(job.request.namespace).open(job, self._ids)
 
-    def settle(
-        self, opened: Opened, *, commit: bool, lead: Lead | None = None, order: tuple[int, ...] | None = None
-    ) -> Plan:
-        """Decide, and let the request take its place; its sketch is dropped either way."""
-        sketch = opened.sketch
-        with self.lock:
-            try:
-                plan = opened.space.settle(opened.name, sketch, commit=commit, lead=lead, order=order)
-                plan._ticket.moment = self._reports.moment
-                self._counters.add(plan, sketch.hinted_tokens, committed=commit)
-                return plan
-            except BaseException:
-                opened.space.index.leave_tree(opened.name)
-                raise
-            finally:
-                self.drop((opened,))
+    def settle(self, job: Job, *, commit: bool, lead: Lead | None = None, order: Order | None = None) -> Plan:
+        """Decide, and let the request take its place; what `open` took is let go either way."""
+        with self._lock:
+            job.moment = self._reports.moment
+            plan: Plan = job.home.settle(job, commit=commit, lead=lead, order=order)
+            self._counters.add(job)
+            return plan
 
-    def expect(self, prepared: Prepared) -> int:
+    def cancel(self, jobs: Iterable[Job]) -> None:
+        """Let go of requests that were opened and will not be settled."""
+        with self._lock:
+            for job in jobs:
+                job.home.close(job)
+
+    def expect(self, job: Job) -> int:
         """Return the tokens that a plan would find in the prefix cache; none is made."""
-        with self.lock:
-            space = self._known(prepared.request.namespace)
-            return 0 if space is None else space.expect(prepared)
+        with self._lock:
+            namespace = self._find(job.request.namespace)
+            return 0 if namespace is None else namespace.expect(job)
 
-    def drop(self, batch: Iterable[Opened]) -> None:
-        """Let go of sketches and reserved ids."""
-        with self.lock:
-            for opened in batch:
-                opened.space.drop(opened.sketch)
-                opened.space.reserved.discard(opened.name)
+    # -- what batches and windows ask ------------------------------------------------------------------------------
 
-    def cancel(self, batch: Iterable[Opened]) -> None:
-        """Drop requests of a batch that broke off, and take them out of the tree that was clustered for it."""
-        with self.lock:
-            for opened in batch:
-                opened.space.index.leave_tree(opened.name)
-                self.drop((opened,))
+    def longest_cached(self, job: Job, wanted: Path) -> Path:
+        """Return the cached path of most tokens behind the job's head that stays inside ``wanted``."""
+        with self._lock:
+            found: Path = job.home.index.view.longest(job.head, wanted, max_visits=self._config.max_visits)
+            return found
+
+    def last_used(self, job: Job, path: Path) -> int:
+        """Return when what is cached of ``path`` behind the job's head was last used, 0 when nothing is."""
+        with self._lock:
+            return int(job.home.index.view.last_used(job.head + path))
+
+    def learn(self, job: Job, orders: Sequence[Path]) -> None:
+        """Remember orders as what is usually asked for behind the job's head."""
+        with self._lock:
+            job.home.index.learn(job.head, orders)
+
+    def has_tree(self, job: Job) -> bool:
+        """Strategy "paper": tell whether there is a tree behind the job's head."""
+        with self._lock:
+            return bool(job.home.index.paper.knows(job.head))
+
+    def arrange(
+        self, job: Job, contexts: Mapping[str, Path], built: tuple[ContextTree, MergeForest] | None
+    ) -> Arranged:
+        """Strategy "paper": order the contexts of a batch behind the job's head, see `PaperTrees.arrange`."""
+        with self._lock:
+            arranged: Arranged = job.home.index.paper.arrange(job.head, contexts, built)
+            return arranged
+
+    # -- afterwards ------------------------------------------------------------------------------------------------
+
+    def remember(self, plan: Plan, key: bytes, record: MessageRecord) -> None:
+        """Know the message of a plan by its digest from now on, unless the plan is gone."""
+        with self._lock:
+            namespace = self._known.get(plan.request.namespace)
+            if namespace is not None:
+                namespace.remember(plan, key, record)
 
     def commit(self, plan: Plan) -> bool:
         """Confirm a plan in flight."""
-        with self.lock:
-            space = self._home(plan)
-            if space is None:
+        with self._lock:
+            job = self._job(plan)
+            if job is None:
                 return False
-            waiting = plan.request_id in space.in_flight
-            done = space.confirm(plan)
-            self._counters.committed += done and waiting
+            self._counters.committed += job.home.commit(job)
+            return True
+
+    def abandon(self, plan: Plan) -> bool:
+        """Take back a plan in flight."""
+        with self._lock:
+            job = self._job(plan)
+            done = job is not None and bool(job.home.abandon(job))
+            self._counters.abandoned += done
             return done
 
     def observe(self, plan: Plan, served: Served) -> Observation:
         """Compare a response with its prediction, and let the view learn the prompt's KV blocks."""
-        with self.lock:
-            space = self._home(plan)
-            observation = self._reports.observe(plan._ticket.moment, plan.expected_share, served)
+        with self._lock:
+            job = self._job(plan)
+            observation = self._reports.observe(plan.moment, plan.expected_share, served)
             self._counters.observed(observation, served.prompt_tokens)
-            if space is not None and served.tokens is not None:
-                located = space.record(plan, self._reports.keys(served), served.tokens, self._reports.block_size)
-                if self.shared is not None and located is not None:
-                    self.shared.tell(space.news(plan, located))
+            if job is not None and served.tokens is not None:
+                keys = self._reports.keys(served)
+                news = job.home.observe(job, keys, served.tokens, self._reports.block_size)
+                if self.shared is not None:
+                    self.shared.tell(news)
             return observation
-
-    def abandon(self, plan: Plan) -> bool:
-        """Take back a plan in flight."""
-        with self.lock:
-            space = self._home(plan)
-            done = space is not None and space.take_back(plan.request_id, plan._ticket)
-            self._counters.abandoned += done
-            return done
 
     def evict(self, request_ids: Sequence[str], namespace: str) -> dict[str, int | None]:
         """Release requests: freed tokens by id, None for an unknown one."""
-        with self.lock:
-            space = self._known(namespace)
-            return {name: None if space is None else space.evict(name) for name in request_ids}
+        with self._lock:
+            known = self._find(namespace)
+            return {name: None if known is None else known.evict(name) for name in request_ids}
 
     def reset(self, namespace: str | None) -> None:
         """Forget one namespace, or everything."""
-        with self.lock:
+        with self._lock:
             self.forgotten(namespace)
             if namespace is None:
-                self._counters = Counters()
-                self._next_id = 0
+                self._counters, self._ids = Counters(), self._new_ids()
             if self.shared is not None:
                 self.shared.record(Reset(namespace))
 
     def stats(self) -> EngineStats:
         """Return counters and sizes over all namespaces."""
-        with self.lock:
-            replicas = {} if self.shared is None else self.shared.replicas
-            shared = replicas.values()
-            spaces = [self._space(name) for name in dict.fromkeys([*self._spaces, *replicas])]
+        with self._lock:
+            logged = {} if self.shared is None else self.shared.namespaces
+            copies = logged.values()
+            known = [self._namespace(name) for name in dict.fromkeys([*self._known, *logged])]
             totals = asdict(self._counters)
-            totals["evictions"] += sum(space.index.evictions for space in spaces)
+            for each in known:
+                each.expire()
+            totals["evictions"] += sum(each.index.evictions for each in known)
+            totals["expired"] += sum(each.expired for each in known)
             return EngineStats(
                 **totals,
                 drift=self._reports.drift,
-                source="events" if any(space.on_events for space in spaces) else "estimate",
-                in_flight=sum(len(space.in_flight) for space in spaces),
-                live_requests=sum(len(space.index.view) for space in spaces),
-                cached_tokens=sum(space.index.view.tokens for space in spaces),
-                known_blocks=sum(map(len, chain((s.index.blocks for s in spaces), (r.blocks for r in shared)))),
-                known_messages=sum(map(len, chain((s.conversations for s in spaces), (r.records for r in shared)))),
-                namespaces=len(spaces),
+                source="events" if any(each.index.view.on_truth for each in known) else "estimate",
+                in_flight=sum(len(each.in_flight) for each in known),
+                live_requests=sum(len(each.index.view) for each in known),
+                cached_tokens=sum(each.index.view.tokens for each in known),
+                known_blocks=sum(map(len, chain((n.index.blocks for n in known), (c.blocks for c in copies)))),
+                known_messages=sum(map(len, chain((n.conversations for n in known), (c.records for c in copies)))),
+                namespaces=len(known),
             )
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless all state is sound."""
-        with self.lock:
-            for space in self._spaces.values():
-                space.check_integrity()
+        with self._lock:
+            for namespace in self._known.values():
+                namespace.check_integrity()
             if self.shared is not None:
                 self.shared.check_integrity()
 
-    # -- what happened in other processes (`shared.Followers`) ---------------------------------------------------
+    # -- what happened in other processes (`journal.Followers`) ----------------------------------------------------
 
     def cut(self, namespace: str, request_ids: Sequence[str]) -> None:
         """Follow the shared view: the last blocks of requests left it."""
-        if namespace in self._spaces:
-            self._spaces[namespace].index.cut(request_ids)
+        if namespace in self._known:
+            self._known[namespace].index.cut(request_ids)
 
     def released(self, namespace: str, request_id: str) -> None:
         """Follow another process, which released a request; one of the same id may have come here since."""
-        space = self._spaces.get(namespace)
-        if space is not None and not space.index.view.holds(request_id):
-            space.evict(request_id)
+        known = self._known.get(namespace)
+        if known is not None and not known.index.view.holds(request_id):
+            known.evict(request_id)
 
     def recorded(self, recorded: Recorded) -> None:
         """Follow another process, which learnt the KV blocks of a request."""
         if self._reports.follows_events:
-            self._space(recorded.namespace).learn(recorded)
+            self._namespace(recorded.namespace).learn(recorded)
 
     def forgotten(self, namespace: str | None) -> None:
         """Forget one namespace, or all; what it counted stays."""
-        for name in list(self._spaces) if namespace is None else [namespace]:
-            space = self._spaces.pop(name, None)
-            if space is not None:
-                space.close()
-                self._counters.evictions += space.index.evictions
+        for name in list(self._known) if namespace is None else [namespace]:
+            known = self._known.pop(name, None)
+            if known is not None:
+                known.forget()
+                self._counters.evictions += known.index.evictions
+                self._counters.expired += known.expired
 
     def replaced(self) -> None:
         """Follow a shared view that is another one now."""
-        for space in self._spaces.values():
-            space.index.leave_trees()
+        for namespace in self._known.values():
+            namespace.index.keep_live()
 
-    # ------------------------------------------------------------------------------------------------------------
+    # --------------------------------------------------------------------------------------------------------------
 
-    def _known(self, namespace: str) -> Namespace | None:
+    def _new_ids(self) -> Iterator[str]:
+        """Return the names of requests without one, those of this worker."""
+        prefix = "" if self.shared is None else f"{self.shared.worker}-"
+        return map(f"{prefix}r{{}}".format, numbers(1))
+
+    def _find(self, name: str) -> Namespace | None:
         """Return a namespace that was used here or in another process, else None."""
-        elsewhere = self.shared is not None and namespace in self.shared.replicas
-        return self._space(namespace) if elsewhere or namespace in self._spaces else None
+        elsewhere = self.shared is not None and name in self.shared.namespaces
+        return self._namespace(name) if elsewhere or name in self._known else None
 
-    def _space(self, namespace: str) -> Namespace:
-        space = self._spaces.get(namespace)
-        if space is None:
-            rendering = replace(self._rendering, config=self._rendering.config.of(namespace))
-            records = None if self.shared is None else self.shared.records(namespace)
-            new_view = partial(self._new_view, namespace)
-            space = self._spaces[namespace] = Namespace(rendering, self._clock, new_view, records)
-        self._counters.expired += space.expire()
-        return space
+    def _namespace(self, name: str) -> Namespace:
+        found = self._known.get(name)
+        if found is None:
+            config, blocks, shared = self._config.of(name), BlockTable(), self.shared
+            estimate: View = CacheView(blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
+            if shared is not None:
+                estimate = shared.view(name, blocks)
+            view = self._reports.view(estimate, blocks)
+            records = None if shared is None else shared.records(name)
+            found = Namespace(config, self._count, self.seal, self._clock, blocks, view, records)
+            self._known[name] = found
+        return found
 
-    def _home(self, plan: Plan) -> Namespace | None:
-        """Return the namespace that made ``plan``, or None when it is another engine's or was reset since."""
+    def _job(self, plan: Plan) -> Job | None:
+        """Return the job of ``plan``, or None when it is gone, another engine's, or was reset since."""
         if not isinstance(plan, Plan):
             raise RequestTypeError(f"expected a Plan, got {type(plan).__name__}; give what plan() returned")
-        space = self._spaces.get(plan.request.namespace)
-        if space is None or plan._ticket.home is not space:
-            return None
-        self._counters.expired += space.expire()
-        return space
-
-    def _reserve(self, space: Namespace, request_id: str | None) -> str:
-        while request_id is None:
-            self._next_id += 1
-            name = f"{self._prefix}r{self._next_id}"
-            request_id = None if space.is_live(name) else name
-        space.reserve(request_id)
-        return request_id
-
-    def _rendered(self, plan: Plan, text: str) -> None:
-        with self.lock:
-            space = self._home(plan)
-            if space is not None:
-                space.remember(plan, text)
+        namespace = self._known.get(plan.request.namespace)
+        return None if namespace is None else namespace.job_of(plan)

@@ -33,7 +33,7 @@ def rules(config: EngineConfig) -> str:
     return repr((config.cache_tokens, quotas, *bounds))
 
 
-class Replica:
+class LoggedNamespace:
     """One namespace of the log: its blocks under ids of their own, what is cached, what messages show."""
 
     def __init__(self, config: EngineConfig, time: Callable[[], float]) -> None:
@@ -81,7 +81,7 @@ class Replica:
         )
 
     def restore(self, snapshot: NamespaceSnapshot) -> None:
-        """Become what ``snapshot`` says; only for a new replica, whose first ids are the snapshot's places."""
+        """Become what ``snapshot`` says; only for a new one, whose first ids are the snapshot's places."""
         blocks = self.blocks.intern_path(snapshot.blocks)
         self.view.restore(snapshot.cache)
         self.blocks.release(blocks)
@@ -102,7 +102,7 @@ class LogState:
         self.entries = 0
         self.time = 0.0
         self.numbers: OrderedDict[str, int] = OrderedDict()
-        self.replicas: dict[str, Replica] = {}
+        self.namespaces: dict[str, LoggedNamespace] = {}
 
     def apply(self, entry: Entry) -> Sequence[str] | None:
         """Follow one entry: the requests whose last blocks had to go for it; None for one that came before."""
@@ -118,23 +118,23 @@ class LogState:
         if isinstance(operation, Reset):
             self._reset(operation.namespace)
             return ()
-        if isinstance(operation, Inserted) and operation.namespace not in self.replicas:
-            self.replicas[operation.namespace] = self._replica(operation.namespace)
-        replica = self.replicas.get(operation.namespace)
-        return () if replica is None else replica.apply(operation)
+        if isinstance(operation, Inserted) and operation.namespace not in self.namespaces:
+            self.namespaces[operation.namespace] = self._logged(operation.namespace)
+        logged = self.namespaces.get(operation.namespace)
+        return () if logged is None else logged.apply(operation)
 
     def _reset(self, namespace: str | None) -> None:
         if namespace is None:
-            self.replicas.clear()
+            self.namespaces.clear()
         else:
-            self.replicas.pop(namespace, None)
+            self.namespaces.pop(namespace, None)
 
-    def _replica(self, namespace: str) -> Replica:
-        return Replica(self._config.of(namespace), lambda: self.time)
+    def _logged(self, namespace: str) -> LoggedNamespace:
+        return LoggedNamespace(self._config.of(namespace), lambda: self.time)
 
     def snapshot(self) -> Snapshot:
         """Return the whole state as values."""
-        namespaces = tuple(self.replicas[name].snapshot(name) for name in sorted(self.replicas))
+        namespaces = tuple(self.namespaces[name].snapshot(name) for name in sorted(self.namespaces))
         return Snapshot(self.entries, self.time, tuple(self.numbers.items()), namespaces)
 
     @classmethod
@@ -148,12 +148,12 @@ class LogState:
         state.entries, state.time = snapshot.entries, snapshot.time
         state.numbers.update(snapshot.numbers)
         for part in snapshot.namespaces:
-            replica = state.replicas[part.namespace] = state._replica(part.namespace)
-            replica.restore(part)
+            logged = state.namespaces[part.namespace] = state._logged(part.namespace)
+            logged.restore(part)
         state.check_integrity()
         return state
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless every namespace is sound."""
-        for replica in self.replicas.values():
-            replica.check_integrity()
+        for logged in self.namespaces.values():
+            logged.check_integrity()

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.journal.log_state import LogState, Replica
+from contextpilot_core.journal.log_state import LoggedNamespace, LogState
 from contextpilot_core.journal.operations import (
     Committed,
     Entry,
@@ -105,15 +105,15 @@ class SharedState:
         return ReplicatedRecords(namespace, self)
 
     @property
-    def replicas(self) -> Mapping[str, Replica]:
+    def namespaces(self) -> Mapping[str, LoggedNamespace]:
         """The log's part of every namespace."""
-        return self._log.replicas
+        return self._log.namespaces
 
-    def replica(self, namespace: str) -> Replica | None:
+    def logged(self, namespace: str) -> LoggedNamespace | None:
         """Return the log's part of a namespace, None when it holds nothing of it, or will not after an own reset."""
         if self._attached and self._resets and any(name in (None, namespace) for name in self._resets.values()):
             return None
-        return self._log.replicas.get(namespace)
+        return self._log.namespaces.get(namespace)
 
     def record(self, operation: Operation) -> int:
         """Number an operation and keep it for the log."""
@@ -247,8 +247,8 @@ class SharedState:
             return number
 
     def _follow_recorded(self, recorded: Recorded) -> None:
-        replica = self.replica(recorded.namespace)
-        if replica is not None and replica.view.holds(recorded.request_id):  # else it was released, here or by a reset
+        logged = self.logged(recorded.namespace)
+        if logged is not None and logged.view.holds(recorded.request_id):  # else it was released, here or by a reset
             self._followers.recorded(recorded)
 
     def _forget_oldest(self) -> None:
@@ -284,8 +284,8 @@ class ReplicatedRecords:
 
     def get(self, key: bytes) -> MessageRecord | None:
         """Return the record of a message that a worker rendered, or None."""
-        replica = self._state.replica(self._namespace)
-        return None if replica is None else replica.records.get(key)
+        logged = self._state.logged(self._namespace)
+        return None if logged is None else logged.records.get(key)
 
     def rendered(self, key: bytes, record: MessageRecord, owner: str) -> None:
         """Send the record to the log."""

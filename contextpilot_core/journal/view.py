@@ -7,19 +7,20 @@ operation of this process has come back from there, an overlay holds it, so that
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
+from contextpilot_core.cache.view import View
 from contextpilot_core.errors import IntegrityError
-from contextpilot_core.journal.log_state import Replica
+from contextpilot_core.journal.log_state import LoggedNamespace
 from contextpilot_core.journal.operations import Inserted, Operation, Released
 
 
 class Source(Protocol):
     """Where a view finds the log's part, and tells what happens here."""
 
-    def replica(self, namespace: str) -> Replica | None:
+    def logged(self, namespace: str) -> LoggedNamespace | None:
         """Return the log's part of a namespace, None when it holds nothing of it."""
 
     def record(self, operation: Operation) -> int:
@@ -29,9 +30,9 @@ class Source(Protocol):
 class _Shared:
     """The log's part of a namespace for questions under the ids of this process."""
 
-    def __init__(self, replica: Replica, blocks: BlockTable) -> None:
-        self._view = replica.view
-        self._find = replica.blocks.find
+    def __init__(self, logged: LoggedNamespace, blocks: BlockTable) -> None:
+        self._view = logged.view
+        self._find = logged.blocks.find
         self._digest = blocks.digest
 
     def _leading(self, path: Sequence[int]) -> list[int]:
@@ -80,8 +81,8 @@ class _Pending:
     path: Sequence[int] | None
 
 
-class ReplicatedView:
-    """Implements `View` for one namespace of a shared log; ``overlay`` is an empty view of this process's ids."""
+class ReplicatedView(View):
+    """The view of one namespace of a shared log; ``overlay`` is an empty view of this process's ids."""
 
     def __init__(self, namespace: str, blocks: BlockTable, overlay: CacheView, source: Source) -> None:
         self._namespace = namespace
@@ -100,24 +101,24 @@ class ReplicatedView:
     @property
     def tokens(self) -> int:
         """Tokens that are believed to be cached; what has not come back yet may be missing."""
-        replica = self._replica()
-        return max(self._overlay.tokens, 0 if replica is None else replica.view.tokens)
+        logged = self._logged()
+        return max(self._overlay.tokens, 0 if logged is None else logged.view.tokens)
 
     def __len__(self) -> int:
         """Return the number of live requests."""
-        replica = self._replica()
-        if replica is None:
+        logged = self._logged()
+        if logged is None:
             return len(self._overlay)
-        known = len(replica.view)
-        return known + sum((p.path is not None) - replica.view.holds(name) for name, p in self._pending.items())
+        known = len(logged.view)
+        return known + sum((p.path is not None) - logged.view.holds(name) for name, p in self._pending.items())
 
     def holds(self, request_id: str) -> bool:
         """Tell whether a request is live."""
         pending = self._pending.get(request_id)
         if pending is not None:
             return pending.path is not None
-        replica = self._replica()
-        return replica is not None and replica.view.holds(request_id)
+        logged = self._logged()
+        return logged is not None and logged.view.holds(request_id)
 
     def cached_blocks(self, path: Sequence[int]) -> int:
         """Return how many leading blocks of ``path`` are cached."""
@@ -145,17 +146,13 @@ class ReplicatedView:
         ]
         return max(found, key=lambda path: sum(weights[block] for block in path), default=())
 
-    def usual(self, head: Sequence[int], wanted: Sequence[int], **search: Any) -> tuple[int, ...]:
-        """Return nothing: what plans took so far is what is believed to be cached."""
-        return ()
-
     def last_used(self, path: Sequence[int]) -> int:
         """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""
-        replica = self._replica()
+        logged = self._logged()
         recent = self._overlay.last_used(path)
-        if replica is None:
+        if logged is None:
             return recent
-        return replica.view.admissions + recent if recent else _Shared(replica, self._blocks).last_used(path)
+        return logged.view.admissions + recent if recent else _Shared(logged, self._blocks).last_used(path)
 
     def admit(self, path: Sequence[int], request_id: str | None = None) -> list[str]:
         """Take ``path`` in as the latest used; what has to go for it, the log's part tells when it comes back."""
@@ -170,19 +167,19 @@ class ReplicatedView:
         """Forget a request: the tokens that go with it, or None for an unknown id."""
         if not self.holds(request_id):
             return None
-        replica = self._replica()
+        logged = self._logged()
         freed = self._overlay.release(request_id) or 0
-        if replica is not None and replica.view.holds(request_id):
-            freed = replica.view.freed_by(request_id)
+        if logged is not None and logged.view.holds(request_id):
+            freed = logged.view.freed_by(request_id)
         self._pending[request_id] = _Pending(self._source.record(Released(self._namespace, request_id)), None)
         return freed
 
-    def _replica(self) -> Replica | None:
-        return self._source.replica(self._namespace)
+    def _logged(self) -> LoggedNamespace | None:
+        return self._source.logged(self._namespace)
 
     def _shared(self) -> _Shared | None:
-        replica = self._replica()
-        return None if replica is None else _Shared(replica, self._blocks)
+        logged = self._logged()
+        return None if logged is None else _Shared(logged, self._blocks)
 
     def references(self) -> Counter[int]:
         """Return how often the overlay refers to each block id; the log's part has ids of its own."""
@@ -191,9 +188,9 @@ class ReplicatedView:
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless both parts are sound and the overlay holds what has not come back."""
         self._overlay.check_integrity()
-        replica = self._replica()
-        if replica is not None:
-            replica.check_integrity()
+        logged = self._logged()
+        if logged is not None:
+            logged.check_integrity()
         inserted = {name for name, pending in self._pending.items() if pending.path is not None}
-        if not inserted.issuperset(self._overlay.tree.requests):
+        if not inserted.issuperset(self._overlay.tree.ends):
             raise IntegrityError("the overlay of a replicated view holds a request that does not wait for the log")

@@ -11,10 +11,8 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Protocol
 
 from contextpilot_core.cache.blocks import BlockTable
+from contextpilot_core.cache.view import Ends, Keys
 from contextpilot_core.errors import IntegrityError
-
-Keys = tuple[bytes, ...]
-Ends = Sequence[int | None]
 
 PLACES_PER_NODE = 2
 """Places that may be visited for one node of a prefix tree, which holds runs of blocks (`EngineConfig.max_visits`)."""

@@ -8,15 +8,14 @@ may follow them.
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
-from contextpilot_core.cache.view import View
+from contextpilot_core.cache.view import Ends, Keys, Located, View
 from contextpilot_core.errors import IntegrityError
-from contextpilot_core.mirror.places import Ends, Keys, KVBlocks, TruthTree
+from contextpilot_core.mirror.places import KVBlocks, TruthTree
 
 _log = logging.getLogger(__name__)
 _MOST_LATE = 1_000
@@ -26,17 +25,8 @@ SETTLE_SECONDS = 1.0
 """How long the events of a prompt may take after its response."""
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A path of blocks in the KV blocks of its prompt: per block, how many of ``keys`` have ended with it, or None."""
-
-    path: Sequence[int]
-    keys: Keys
-    ends: Ends
-
-
-class TruthView:
-    """Implements `View` over an ``estimate``.
+class TruthView(View):
+    """A view over an ``estimate``.
 
     ``holds`` tells whether KV blocks are cached, ``trusted`` whether that may be relied on now, ``clock`` gives
     seconds. A request counts as cached for ``patience`` seconds, unless `record` tells before what it is; it may tell
@@ -131,11 +121,7 @@ class TruthView:
         return self._estimate.admit(path, request_id)
 
     def record(self, request_id: str, context: int, keys: Keys, counts: Ends) -> Located | None:
-        """Learn the KV blocks of a prompt that was sent, and return them; None for a request that waits no more.
-
-        ``context``: how many blocks of its path come after the head; ``counts``: how many of ``keys`` end before the
-        context, then with each of its blocks, None where unknown (they may go on, or be too few).
-        """
+        """Learn the KV blocks of a prompt that was sent, and return them; None for a request that waits no more."""
         path = self._take(request_id)
         if path is None:
             return None

@@ -1,45 +1,90 @@
 """The door of the engine: a caller's request is checked and normalised here, once; inside there are only digests.
 
-Everything that can be refused is refused here, before any state changes.
+Everything that can be refused is refused here, and whatever a caller's functions say is asked here, before any state
+changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any, Literal, TypeVar
 
+from contextpilot_core.cache.view import Path
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import RequestError, RequestTypeError
-from contextpilot_core.prompt.messages import (
-    SYSTEM_ROLES,
-    HistoryMessage,
-    Seal,
-    _history_message,
-    body_digest,
-    distinct,
-    message_text,
-    plain,
-)
-from contextpilot_core.types import ContextBlock, ContextRequest, Message
+from contextpilot_core.prompt.messages import HistoryMessage, Seal, body_digests, distinct, history_of, plain
+from contextpilot_core.prompt.section import Sections
+from contextpilot_core.prompt.visible import Visible
+from contextpilot_core.tokens import Weights
+from contextpilot_core.types import ContextBlock, ContextRequest
 
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A request at rest: bodies and digests by position, distinct positions, repeats, and the history."""
+@dataclass(eq=False, repr=False)
+class Job:
+    """One request on its way to its plan: each stage fills in its part, and reads what the stages before it found.
 
+    Positions are places in the caller's list. The engine that opened a job owns it, and alone goes on changing it.
+    """
+
+    # `prepare`: bodies, digests and tokens by position; distinct positions by rank, and those of repeats.
     request: ContextRequest
     bodies: tuple[str, ...]
     digests: tuple[bytes, ...]
+    tokens: tuple[int, ...]
     positions: tuple[int, ...]
     repeats: tuple[int, ...]
     history: tuple[HistoryMessage, ...]
+    history_tokens: tuple[int, ...]
+    query_tokens: int
+    # The engine: ``home`` is the namespace that opened it, ``deadline`` in seconds of its clock, ``moment`` what was
+    # known of the server's cache (`KVMirror.moment`).
+    request_id: str = ""
+    home: Any = None
+    state: Literal["open", "in flight", "committed", "gone"] = "open"
+    deadline: float = 0.0
+    moment: int | None = None
+    # `look_up`: what the messages show, and what it may become in the prompt; ids of what stands before, and is sent.
+    visible: Visible = field(init=False)
+    hints: Mapping[int, int | None] = field(init=False)
+    sections: Sections = field(init=False)
+    head: Path = field(init=False)
+    ids: Mapping[int, int] = field(init=False)
+    head_tokens: int = field(init=False)
+    hinted_tokens: int = field(init=False)
+    # `choose`: the order as positions; of its leading blocks before the first hint the ids, and how many are cached.
+    order: tuple[int, ...] = field(init=False)
+    context: Path = field(init=False)
+    cached_blocks: int = field(init=False)
+    moved: bool = field(init=False)
+    note: str = field(init=False)
+    reason: str = field(init=False)
+    # In tokens: the note; what is sent in full; what is cached of head and context, and of the context alone, that in
+    # whole KV blocks.
+    note_tokens: int = field(init=False)
+    block_tokens: int = field(init=False)
+    prefix_tokens: int = field(init=False)
+    expected_tokens: int = field(init=False)
+    # `Namespace.settle`: (digest, tokens) of ``context``.
+    path: tuple[tuple[bytes, int], ...] = ()
+
+    def leading(self, order: Iterable[int]) -> Path:
+        """Return the ids of ``order`` before its first hint: behind one, the bytes depend on the hint."""
+        if not self.hints:
+            return tuple([self.ids[position] for position in order])
+        return tuple([self.ids[position] for position in takewhile(self.ids.__contains__, order)])
 
 
 def prepare(
-    request: ContextRequest, config: EngineConfig, digests: dict[str, bytes] | None = None, *, seal: Seal = plain
-) -> Prepared:
-    """Check and normalise one request; ``digests`` is a memo that a batch shares, ``seal`` closes every digest.
+    request: ContextRequest,
+    config: EngineConfig,
+    weigh: Weights,
+    *,
+    seal: Seal = plain,
+    digests: dict[str, bytes] | None = None,
+) -> Job:
+    """Check and normalise one request; ``seal`` closes every digest, ``digests`` is a memo that a batch shares.
 
     Raises:
         RequestTypeError: a value has the wrong type (one string as blocks, a block that is no text, ...).
@@ -53,27 +98,30 @@ def prepare(
     _text("instructions", request.instructions, "give '' for none")
     _text("namespace", request.namespace, "give 'default', or the tenant's name")
     _unicode("namespace", request.namespace)
+    _flag("remember", request.remember)
     for name in ("session_id", "request_id"):
         _identifier(name, getattr(request, name))
     bodies = tuple([_body(index, block, config) for index, block in enumerate(blocks)])
-    keys = _digests(bodies, digests, seal)
-    if config.dedup:
-        positions, repeats = distinct(keys)
-    else:
-        positions, repeats = tuple(range(len(keys))), ()
-    history = _history(messages, request.instructions, seal)
+    keys = body_digests(bodies, seal, digests)
+    positions, repeats = distinct(keys) if config.dedup else (tuple(range(len(keys))), ())
+    history = history_of(messages, request.instructions, seal)
     messages = tuple([entry.message for entry in history[len(history) - len(messages) :]])
     if blocks is not request.blocks or messages:
-        request = ContextRequest(
-            blocks=blocks,
-            query=request.query,
-            instructions=request.instructions,
-            messages=messages,
-            session_id=request.session_id,
-            request_id=request.request_id,
-            namespace=request.namespace,
-        )
-    return Prepared(request, bodies, keys, positions, repeats, history)
+        request = ContextRequest(**{**vars(request), "blocks": blocks, "messages": messages})
+    contents = [entry.message.get("content") for entry in history]
+    texts = [content if isinstance(content, str) else str(content) for content in contents]
+    weights = weigh([*bodies, *texts], [*keys, *[entry.digest for entry in history]])
+    return Job(
+        request=request,
+        bodies=bodies,
+        digests=keys,
+        tokens=tuple([max(1, count) for count in weights[: len(bodies)]]),
+        positions=positions,
+        repeats=repeats,
+        history=history,
+        history_tokens=tuple(weights[len(bodies) :]),
+        query_tokens=weigh.count(request.query),
+    )
 
 
 def _items(name: str, value: Iterable[_T], what: str) -> tuple[_T, ...]:
@@ -102,41 +150,14 @@ def _body(index: int, block: object, config: EngineConfig) -> str:
     return body
 
 
-def _digests(bodies: Sequence[str], memo: dict[str, bytes] | None, seal: Seal) -> tuple[bytes, ...]:
-    if memo is None:
-        return tuple([seal(body_digest(body)) for body in bodies])
-    keys = []
-    for body in bodies:
-        key = memo.get(body)
-        if key is None:
-            key = memo[body] = seal(body_digest(body))
-        keys.append(key)
-    return tuple(keys)
-
-
-def _history(messages: tuple[Message, ...], instructions: str, seal: Seal) -> tuple[HistoryMessage, ...]:
-    system: Message | None = None
-    for index, message in enumerate(messages):
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise RequestTypeError(
-                f"messages[{index}] must be a mapping with a 'role' (a str) and a 'content', got a {_kind(message)} "
-                "without; give the history in OpenAI form"
-            )
-        if system is None and message["role"] in SYSTEM_ROLES:
-            system = message
-    if instructions and system is not None and message_text(system) != instructions:
-        raise RequestError(
-            f"instructions ({len(instructions)} characters) differ from the system message that messages already "
-            "hold; a prompt has one: leave instructions empty, or give the same text"
-        )
-    if instructions and system is None:
-        messages = ({"role": "system", "content": instructions}, *messages)
-    return tuple([_history_message(message, seal) for message in messages])
-
-
 def _text(name: str, value: object, fix: str) -> None:
     if not isinstance(value, str):
         raise RequestTypeError(f"{name} must be a str, got {_kind(value)}; {fix}")
+
+
+def _flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise RequestTypeError(f"{name}={value!r} must be True or False; leave it out for True")
 
 
 def _identifier(name: str, value: object) -> None:

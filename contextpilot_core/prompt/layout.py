@@ -1,4 +1,4 @@
-"""Layout: blocks and hints to one context text, texts to chat messages, messages to digests.
+"""Layout: blocks and hints to one context text, the note, and what stands in the user message in which order.
 
 A block is ``[Doc n]``, a fence, the body, the same fence, each on a line of its own. The fence is longer than any
 run of ``=`` in the body, so no text can end its block, and it depends on the block alone, so equal blocks render to
@@ -6,20 +6,15 @@ equal bytes. Items are joined by one newline; the note and the question follow a
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from contextpilot_core.config import NoteStyle
-from contextpilot_core.errors import RequestError, RequestTypeError
-from contextpilot_core.prompt.messages import message_text
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import Message, Segment
+from contextpilot_core.types import Segment
 
 _SHORTEST_FENCE = 3
 _BARS = re.compile("={3,}")
-_HEAD = re.compile(r"\[Doc ([0-9]{1,18})\]\n(={3,})\n")
-_SYSTEM_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +43,6 @@ class RenderedContext:
     text: str
     ends: tuple[int, ...]
     pieces: tuple[tuple[int, int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedBlock:
-    """A block as it stands in a rendering: hints inside it are part of ``body``."""
-
-    label: int
-    body: str
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedHint:
-    """A line of a rendering that stands for a whole block."""
-
-    line: str
 
 
 def fence(body: str) -> str:
@@ -116,71 +96,9 @@ def _render_block(item: BlockItem, span_hint: str, at: int, pieces: list[tuple[i
     return f"{head}{shown}\n{bars}"
 
 
-def parse_context(text: str) -> tuple[ParsedBlock | ParsedHint, ...]:
-    """Read a rendered context back, whatever the bodies hold. Raises `RequestError` where a block does not end."""
-    items: list[ParsedBlock | ParsedHint] = []
-    at = 0
-    while at < len(text):
-        head = _HEAD.match(text, at)
-        if head is None:
-            end = text.find("\n", at)
-            end = len(text) if end < 0 else end
-            items.append(ParsedHint(text[at:end]))
-        else:
-            # The body holds no run this long, so the first one that starts a line is the closing fence.
-            close = "\n" + head[2]
-            found = text.find(close, head.end())
-            end = found + len(close)
-            if found < 0 or text[end : end + 1] not in ("", "\n"):
-                raise RequestError(
-                    f"[Doc {head[1]}] at character {at} has no closing fence of {len(head[2])} '='; "
-                    "give the text of a rendered context, complete and unchanged"
-                )
-            items.append(ParsedBlock(int(head[1]), text[head.end() : found]))
-        at = end + 1
-    return tuple(items)
-
-
 def context_message_text(context: str, note: str, query: str) -> str:
     """Return the text of the user message: context, note, query, with blank lines between; empty parts left out."""
     return "\n\n".join([part for part in (context, note, query) if part])
-
-
-def build_messages(
-    *, instructions: str, messages: Sequence[Message], context: str, note: str, query: str
-) -> tuple[dict[str, Any], ...]:
-    """Return the messages to send: system message, the caller's history, one user message.
-
-    The caller's messages are copied (shallow) and keep their order and their unknown fields. ``instructions`` become
-    the system message unless the history has a system (or developer) message with the same text. Retrieved text, note
-    and query stand in the user message; without any of them there is none.
-
-    Raises:
-        RequestTypeError: a message is no mapping with a ``role``.
-        RequestError: ``instructions`` differ from the system messages of the history.
-    """
-    result: list[dict[str, Any]] = []
-    system: list[int] = []
-    for position, message in enumerate(messages):
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise RequestTypeError(
-                f"messages[{position}] is a {type(message).__name__}; every message must be a mapping with a 'role' "
-                'and a \'content\', like {"role": "user", "content": "..."}'
-            )
-        if message["role"] in _SYSTEM_ROLES:
-            system.append(position)
-        result.append(dict(message))
-    if instructions and not system:
-        result.insert(0, {"role": "system", "content": instructions})
-    elif instructions and all(message_text(messages[position]) != instructions for position in system):
-        raise RequestError(
-            f"instructions differ from the system message in messages[{system[0]}]; one request has one system text: "
-            "leave instructions empty, or give the same text in both places"
-        )
-    text = context_message_text(context, note, query)
-    if text:
-        result.append({"role": "user", "content": text})
-    return tuple(result)
 
 
 COMPACT_LABELS = 5
@@ -210,8 +128,3 @@ def order_note(style: NoteStyle, labels_by_rank: Sequence[int], count: TokenCoun
         if count(note) <= COMPACT_TOKENS:
             return note
     return ""
-
-
-def hint_line(template: str, label: int) -> str:
-    """Put ``label`` in place of ``{label}``; every other character of the template, braces and % too, is literal."""
-    return template.replace("{label}", str(label))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contextpilot_core.errors import RequestError
+from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.types import Message
 
 
@@ -51,6 +51,42 @@ class HistoryMessage:
 def plain(digest: bytes) -> bytes:
     """Return the digest as it is: the seal of an engine that shares nothing."""
     return digest
+
+
+def body_digests(bodies: Sequence[str], seal: Seal, memo: dict[str, bytes] | None = None) -> tuple[bytes, ...]:
+    """Return the sealed digest of every body; ``memo``: those of a batch, in which bodies come again and again."""
+    if memo is None:
+        return tuple([seal(body_digest(body)) for body in bodies])
+    for body in bodies:
+        if body not in memo:
+            memo[body] = seal(body_digest(body))
+    return tuple([memo[body] for body in bodies])
+
+
+def history_of(messages: Sequence[Message], instructions: str, seal: Seal) -> tuple[HistoryMessage, ...]:
+    """Return the messages of a prompt before its new context, with ``instructions`` in front where none has a system.
+
+    Raises:
+        RequestTypeError: a message is no mapping with a ``role``.
+        RequestError: ``instructions`` differ from the system message.
+    """
+    system: Message | None = None
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            raise RequestTypeError(
+                f"messages[{index}] must be a mapping with a 'role' (a str) and a 'content', got a "
+                f"{type(message).__name__} without; give the history in OpenAI form"
+            )
+        if system is None and message["role"] in SYSTEM_ROLES:
+            system = message
+    if instructions and system is None:
+        messages = ({"role": "system", "content": instructions}, *messages)
+    elif instructions and system is not None and message_text(system) != instructions:
+        raise RequestError(
+            f"instructions ({len(instructions)} characters) differ from the system message that messages already "
+            "hold; a prompt has one: leave instructions empty, or give the same text"
+        )
+    return tuple([_history_message(message, seal) for message in messages])
 
 
 def _history_message(message: Message, seal: Seal) -> HistoryMessage:

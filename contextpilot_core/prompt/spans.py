@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from contextpilot_core.prompt.boundaries import is_structured, whole_words
-from contextpilot_core.prompt.winnowing import CERTAIN, WINDOW, Scan, scan
+from contextpilot_core.prompt.winnowing import CERTAIN, WINDOW, scan
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import Segment, SpanSource
 
@@ -94,7 +94,7 @@ def _bounded(text: str, start: int, body: str) -> bool:
 
 def anchors(text: str) -> dict[int, int]:
     """Return hash -> first offset of the text's anchors; none for texts above `winnowing.MAX_TEXT` characters."""
-    return scan([text]).of(0)
+    return scan([text]).tables()[0]
 
 
 def sources(label: int, segments: Iterable[Segment]) -> tuple[SpanSource, ...]:
@@ -109,11 +109,21 @@ def sources_in(text: str, pieces: Iterable[tuple[int, int, int]]) -> tuple[SpanS
 
 def _sources(pieces: Sequence[tuple[int, str]]) -> tuple[SpanSource, ...]:
     usable = [piece for piece in pieces if len(piece[1]) >= MIN_SPAN]
-    found = scan([text for _, text in usable])
-    return tuple([SpanSource(label, text, found.of(number)) for number, (label, text) in enumerate(usable)])
+    tables = scan([text for _, text in usable]).tables()
+    return tuple([SpanSource(label, text, table) for (label, text), table in zip(usable, tables, strict=True)])
 
 
 # --- spans (docs: De-duplication, rule 3)
+
+Marks = Sequence[tuple[int, int]]
+"""(offset, hash) of anchors of one text that occur elsewhere, too."""
+
+
+def common_marks(bodies: Sequence[str], earlier: Sequence[SpanSource]) -> list[list[tuple[int, int]]]:
+    """Return, per body, the anchors that it shares with itself, another one or an earlier source, in any order."""
+    found = scan(bodies)
+    own = set(found.hashes.tolist()) if earlier else set()
+    return found.marks({key for source in earlier for key in own & source.anchors.keys()})
 
 
 def split_blocks(
@@ -124,6 +134,7 @@ def split_blocks(
     count: TokenCounter,
     min_chars: int = MIN_SPAN,
     unclear: Collection[int] = (),
+    marks: Sequence[Marks] | None = None,
 ) -> tuple[tuple[Segment, ...], ...]:
     """Cut every block into what is sent and what an earlier text already shows.
 
@@ -135,42 +146,29 @@ def split_blocks(
         count: the engine's token counter; a span is replaced only if it has more tokens than its hint.
         unclear: labels of ``blocks`` that the prompt already shows for something else: no hint may name them.
         min_chars: characters that a span has at least, after it was cut back to whole sentences or words.
+        marks: `common_marks` of the bodies, where the caller has them; those of other texts may be among them.
 
     Returns:
         The segments of each block; their texts, joined, are its body. Later blocks never change earlier ones.
     """
-    found = scan([body for _, body in blocks])
-    common = _common(found, earlier)
-    if not common:
+    marks = common_marks([body for _, body in blocks], earlier) if marks is None else marks
+    if not any(marks):
         return tuple([(Segment(body),) for _, body in blocks])
 
     def worth(span: str, label: int) -> bool:
         return len(span) >= min_chars and count(span) > count(span_hint.replace("{label}", str(label)))
 
     shown = _Shown()
+    keys = {key for own in marks for _, key in own} if earlier else set()
     for source in earlier:
-        shown.add(source.label, source.text, [(source.anchors[key], key) for key in common & source.anchors.keys()])
+        shown.add(source.label, source.text, [(source.anchors[key], key) for key in keys & source.anchors.keys()])
     result: list[tuple[Segment, ...]] = []
-    for number, (label, body) in enumerate(blocks):
-        marks = [mark for mark in found.marks(number) if mark[1] in common]
-        segments = _segments(body, _spans(body, marks, shown, worth))
+    for (label, body), own_marks in zip(blocks, marks, strict=True):
+        segments = _segments(body, _spans(body, own_marks, shown, worth))
         if label not in unclear:
-            shown.add_literal(label, segments, marks)
+            shown.add_literal(label, segments, own_marks)
         result.append(segments)
     return tuple(result)
-
-
-def _common(found: Scan, earlier: Sequence[SpanSource]) -> set[int]:
-    """Return the anchors that occur twice among the new texts, or in one of them and in a source."""
-    own = set(found.hashes)
-    common: set[int] = set()
-    if len(own) < len(found.hashes):
-        once: set[int] = set()
-        for key in found.hashes:
-            (common if key in once else once).add(key)
-    for source in earlier:
-        common |= own & source.anchors.keys()
-    return common
 
 
 class _Shown:
@@ -180,7 +178,7 @@ class _Shown:
         self.texts: list[tuple[int, str]] = []
         self.places: dict[int, list[tuple[int, int]]] = {}
 
-    def add(self, label: int, text: str, marks: Sequence[tuple[int, int]]) -> None:
+    def add(self, label: int, text: str, marks: Marks) -> None:
         """Append a text; one place per anchor and text, and a bounded number of texts, the earliest."""
         if not marks:
             return
@@ -191,7 +189,7 @@ class _Shown:
             if len(places) < _CANDIDATES and (not places or places[-1][0] != number):
                 places.append((number, offset))
 
-    def add_literal(self, label: int, segments: Sequence[Segment], marks: Sequence[tuple[int, int]]) -> None:
+    def add_literal(self, label: int, segments: Sequence[Segment], marks: Marks) -> None:
         """Append the literal segments of a block, with those of its anchors that lie inside one."""
         start = 0
         for segment in segments:
@@ -202,9 +200,7 @@ class _Shown:
             start = end
 
 
-def _spans(
-    body: str, marks: Sequence[tuple[int, int]], shown: _Shown, worth: Callable[[str, int], bool]
-) -> list[tuple[int, int, int]]:
+def _spans(body: str, marks: Marks, shown: _Shown, worth: Callable[[str, int], bool]) -> list[tuple[int, int, int]]:
     """Return (start, end, label) of the spans to replace: from the left, each the longest at its anchor."""
     if not marks or is_structured(body):
         return []

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.prompt.layout import RenderedContext, hint_line
+from contextpilot_core.prompt.layout import RenderedContext
 from contextpilot_core.prompt.spans import MessageProfile, paragraph_keys, profile, shows_block, sources_in
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import Segment, SpanSource
@@ -90,25 +90,31 @@ class Visible:
         """One more than the highest label that we rendered and that is visible; 1 without any."""
         return 1 + max((record.highest for record, _ in self.shown), default=0)
 
+    @cached_property
+    def readable(self) -> tuple[tuple[MessageProfile, str], ...]:
+        """Messages that we did not render and that a hint may point to (docs: rule 1b)."""
+        found = [(record.profile, text) for record, text in self.foreign]
+        return tuple([(profile, text) for profile, text in found if profile is not None and text is not None])
+
     def shows_unlabelled(self, body: str) -> bool:
         """Tell whether a message that we did not render holds ``body`` as a whole (docs: rule 1b)."""
-        keys = paragraph_keys(body) if self.foreign else ()
-        return any(
-            text is not None and record.profile is not None and shows_block(text, record.profile, body, keys)
-            for record, text in self.foreign
-        )
+        if not self.readable:
+            return False
+        keys = paragraph_keys(body)
+        return any(shows_block(text, profile, body, keys) for profile, text in self.readable)
 
     def hints(
         self,
         positions: Sequence[int],
         bodies: Sequence[str],
         digests: Sequence[bytes],
+        tokens: Sequence[int],
         config: EngineConfig,
         count: TokenCounter,
     ) -> dict[int, int | None]:
         """Return label by position (None: unlabelled) for the blocks that need not be sent again.
 
-        A hint that would cost as much as its block is not used (docs: rule 4).
+        ``tokens``: those of the bodies. A hint that would cost as much as its block is not used (docs: rule 4).
         """
         found: dict[int, int | None] = {}
         if not config.dedup or not self.known_messages:
@@ -120,8 +126,10 @@ class Visible:
             if target is None and not self.shows_unlabelled(body):
                 continue
             if target not in costs:
-                costs[target] = count(config.unlabelled_hint if target is None else hint_line(config.hint, target))
-            if costs[target] < max(1, count(body)):
+                costs[target] = count(
+                    config.unlabelled_hint if target is None else config.hint.replace("{label}", str(target))
+                )
+            if costs[target] < tokens[position]:
                 found[position] = target
         return found
 
@@ -130,8 +138,9 @@ class Visible:
         """How many messages a hint could point to."""
         return len(self.shown) + len(self.foreign)
 
+    @cached_property
     def sources(self) -> list[SpanSource]:
-        """Return every literal run that the messages show under a clear label, first message first."""
+        """Every literal run that the messages show under a clear label, first message first."""
         runs = (source for record, text in self.shown for source in record.sources(text))
         return [source for source in runs if source.label not in self.unclear]
 

@@ -4,8 +4,7 @@ Of every 32 neighbouring windows of 32 characters the one with the smallest roll
 Schleimer, Wilkerson, Aiken, SIGMOD 2003). Two texts that share `CERTAIN` characters in a row share an anchor there.
 """
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -25,22 +24,42 @@ _ACROSS = np.arange(WINDOW - 1)
 class Scan:
     """Anchors of several texts: hashes and ascending positions in the joined texts; where each text starts."""
 
-    hashes: list[int]
-    positions: list[int]
+    hashes: NDArray[np.uint32]
+    positions: NDArray[np.intp]
     starts: list[int]
 
-    def marks(self, number: int) -> list[tuple[int, int]]:
-        """Return (offset, hash) of one text; of neighbours with one hash (a text of short period) the first."""
-        start = self.starts[number]
-        first = bisect_left(self.positions, start)
-        last = bisect_left(self.positions, self.starts[number + 1], first)
-        hashes = self.hashes[first:last]
-        rows = zip(self.positions[first:last], hashes, [None, *hashes[:-1]], strict=True) if hashes else ()
-        return [(position - start, key) for position, key, before in rows if key != before]
+    def tables(self) -> list[dict[int, int]]:
+        """Return, per text, hash -> first offset."""
+        hashes, positions = self.hashes.tolist()[::-1], self.positions.tolist()[::-1]
+        ends = (len(hashes) - np.searchsorted(self.positions, self.starts)).tolist()
+        return [
+            {key: at - start for key, at in zip(hashes[last:first], positions[last:first], strict=True)}
+            for start, first, last in zip(self.starts, ends, ends[1:], strict=False)
+        ]
 
-    def of(self, number: int) -> dict[int, int]:
-        """Return hash -> first offset of one text."""
-        return {key: offset for offset, key in reversed(self.marks(number))}
+    def marks(self, known: Collection[int] = ()) -> list[list[tuple[int, int]]]:
+        """Return, per text, (offset, hash) of the anchors that occur again, in another place or among ``known``.
+
+        Of neighbours with one hash (a text of short period) the first.
+        """
+        order = np.argsort(self.hashes, kind="stable")
+        ascending = self.hashes[order]
+        equal = ascending[1:] == ascending[:-1]
+        again = np.zeros(len(order), np.bool_)
+        again[order[1:][equal]] = again[order[:-1][equal]] = True
+        if known:
+            again |= np.isin(self.hashes, np.fromiter(known, np.uint32, len(known)))
+        texts: list[list[tuple[int, int]]] = [[] for _ in self.starts[1:]]
+        places = np.flatnonzero(again)
+        if not len(places):
+            return texts
+        owner = np.searchsorted(self.starts, self.positions, side="right") - 1
+        repeated = (self.hashes[1:] == self.hashes[:-1]) & (owner[1:] == owner[:-1])
+        places = places[~np.concatenate([[False], repeated])[places]]
+        offsets = self.positions[places] - np.asarray(self.starts)[owner[places]]
+        for number, offset, key in zip(owner[places], offsets.tolist(), self.hashes[places].tolist(), strict=True):
+            texts[number].append((offset, key))
+        return texts
 
 
 def scan(texts: Sequence[str]) -> Scan:
@@ -48,14 +67,10 @@ def scan(texts: Sequence[str]) -> Scan:
     texts = [text if len(text) <= MAX_TEXT else "" for text in texts]
     starts = list(accumulate(map(len, texts), initial=0))
     if starts[-1] <= _BATCH:
-        hashes, positions = _anchor_arrays("".join(texts), starts[1:-1])
-        return Scan(hashes.tolist(), positions.tolist(), starts)
-    found = Scan([], [], starts)
-    for text, start in zip(texts, starts, strict=False):
-        hashes, positions = _anchor_arrays(text, [])
-        found.hashes.extend(hashes.tolist())
-        found.positions.extend((positions + start).tolist())
-    return found
+        return Scan(*_anchor_arrays("".join(texts), starts[1:-1]), starts)
+    parts = [_anchor_arrays(text, []) for text in texts]
+    positions = [found + start for (_, found), start in zip(parts, starts, strict=False)]
+    return Scan(np.concatenate([hashes for hashes, _ in parts]), np.concatenate(positions), starts)
 
 
 def _anchor_arrays(text: str, cuts: Sequence[int]) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:

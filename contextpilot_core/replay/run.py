@@ -76,7 +76,9 @@ def replay(
     items = [item for item in items if item.doc_ids]
     body_of, weights = _bodies(items, corpus, identity)
     engine = ReuseEngine(config, token_counter=_Counter(weights))
-    requests = [ContextRequest(blocks=tuple([body_of[doc_id] for doc_id in item.doc_ids])) for item in items]
+    requests = [
+        ContextRequest(blocks=tuple([body_of[doc_id] for doc_id in item.doc_ids]), remember=False) for item in items
+    ]
     cache = SimulatedCache(weights, capacity=config.cache_tokens)
     plans: list[Plan] = []
     times: list[float] = []
@@ -84,7 +86,7 @@ def replay(
     for part in _parts(requests, {"offline": len(requests), "online": 1, "window": window}[mode]):
         started = time.perf_counter()
         if mode == "online":
-            batch = BatchPlan((engine.plan(part[0].blocks),), (0,))
+            batch = BatchPlan((engine.plan(**vars(part[0])),), (0,))
         else:
             batch = engine.plan_batch(part) if mode == "offline" else engine.plan_window(part)
         times.append(time.perf_counter() - started)

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from contextpilot_core import ContextRequest, EngineConfig, ReuseEngine, estimate_tokens
+from contextpilot_core import EngineConfig, ReuseEngine, estimate_tokens
 from contextpilot_core.config import NoteStyle
-from contextpilot_core.prompt import build_messages, order_note
+from contextpilot_core.prompt import context_message_text, order_note
 from contextpilot_integrations.gate.cases import Case
 
 Messages = Sequence[Mapping[str, Any]]
@@ -32,11 +32,10 @@ def order_prompts(case: Case, order: Sequence[int], *, instructions: str, seed: 
     order = tuple(order)
 
     def prompt(places: tuple[int, ...], style: NoteStyle = "none", best: int | None = None) -> Messages:
-        request = ContextRequest(blocks=case.documents, query=case.query)
-        context = ReuseEngine(PLAIN).plan_in_order(request, places).context.text
+        plan = ReuseEngine(PLAIN).plan(case.documents, query=case.query, instructions=instructions, order=places)
         labels = [places.index(rank) + 1 for rank in by_rank[:best]]
-        note = order_note(style, labels, estimate_tokens)
-        return build_messages(instructions=instructions, messages=(), context=context, note=note, query=case.query)
+        text = context_message_text(plan.context.text, order_note(style, labels, estimate_tokens), case.query)
+        return (*plan.messages[:-1], {"role": "user", "content": text})
 
     return {
         ORIGINAL: prompt(by_rank),
@@ -46,7 +45,7 @@ def order_prompts(case: Case, order: Sequence[int], *, instructions: str, seed: 
         FULL: prompt(order, "full"),
         TOP_3: prompt(order, "compact", 3),
         RANDOM: prompt(_shuffled(by_rank, f"{seed}:{case.key}")),
-        CLOSED_BOOK: build_messages(instructions=instructions, messages=(), context="", note="", query=case.query),
+        CLOSED_BOOK: ReuseEngine(PLAIN).plan((), query=case.query, instructions=instructions).messages,
     }
 
 

@@ -6,13 +6,13 @@ from langchain_core.documents import Document
 from langchain_core.messages import SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
 
-from contextpilot_core import EngineConfig, Plan, Segment, estimate_tokens
+from contextpilot_core import EngineConfig, Plan, estimate_tokens
 from contextpilot_core.config import NoteStyle
-from contextpilot_core.prompt import BlockItem, context_message_text, order_note, render_context
+from contextpilot_core.prompt import context_message_text, order_note, render_bodies
 from contextpilot_integrations.langchain.documents import relevance
 from contextpilot_integrations.reorder import strip_note
 
-_WORDING = EngineConfig()
+_EVERY_DOCUMENT = EngineConfig(dedup=False)
 
 
 def format_context(context: Plan | Sequence[Document], *, note: NoteStyle = "compact") -> str:
@@ -23,16 +23,12 @@ def format_context(context: Plan | Sequence[Document], *, note: NoteStyle = "com
     """
     if isinstance(context, Plan):
         return context.text
-    rendered = render_context(
-        [BlockItem(label, (Segment(strip_note(document.page_content)),)) for label, document in enumerate(context, 1)],
-        hint=_WORDING.hint,
-        unlabelled_hint=_WORDING.unlabelled_hint,
-        span_hint=_WORDING.span_hint,
-    )
+    bodies = [strip_note(document.page_content) for document in context]
+    text, _ = render_bodies(bodies, _EVERY_DOCUMENT, estimate_tokens)
     best_first = relevance(context)
     moved = best_first != tuple(range(len(context)))
     words = order_note(note, [position + 1 for position in best_first], estimate_tokens) if moved else ""
-    return context_message_text(rendered.text, words, "")
+    return context_message_text(text, words, "")
 
 
 def create_contextpilot_prompt(instructions: str = "") -> ChatPromptTemplate:

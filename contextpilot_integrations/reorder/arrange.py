@@ -154,7 +154,10 @@ def _asked(
     if memory is not None and session_id is not None:
         given = _sticky(given, digests, memory.last(namespace, session_id))
     request = ContextRequest(
-        blocks=tuple(bodies[position] for position in given), session_id=session_id, namespace=namespace
+        blocks=tuple(bodies[position] for position in given),
+        session_id=session_id,
+        namespace=namespace,
+        remember=False,
     )
     return _Asked(request=request, given=given, relevance=relevance, digests=digests, style=style, memory=memory)
 

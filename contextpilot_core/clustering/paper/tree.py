@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from contextpilot_core.cache.view import Path
 from contextpilot_core.clustering.merge_tree import MergeForest, forest_of
 from contextpilot_core.clustering.orders import prefix_first
 from contextpilot_core.clustering.paper.clusters import paper_tree
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError, RequestError
-
-Path = tuple[int, ...]
 
 
 class ContextNode:

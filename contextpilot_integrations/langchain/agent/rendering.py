@@ -14,20 +14,15 @@ from typing import Any, TypeVar
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
-from contextpilot_core import EngineConfig, Segment, TokenCounter
+from contextpilot_core import EngineConfig, TokenCounter
 from contextpilot_core.prompt import (
-    BlockItem,
     ForeignRecord,
-    HintItem,
     MessageRecord,
     Visible,
     body_digest,
-    distinct,
     foreign_record,
-    message_record,
     message_text,
-    render_context,
-    split_blocks,
+    render_bodies,
 )
 from contextpilot_integrations.langchain.documents import as_block, by_relevance
 from contextpilot_integrations.reorder import strip_note
@@ -62,37 +57,6 @@ def _document(entry: object) -> Document | None:
     if not isinstance(text, str) or not isinstance(metadata, Mapping):
         return None
     return Document(id=entry.get("id"), page_content=text, metadata=dict(metadata))
-
-
-def render_result(
-    bodies: Sequence[str], visible: Visible, config: EngineConfig, count: TokenCounter
-) -> tuple[str, MessageRecord]:
-    """Render the bodies of one result, and record what the text shows.
-
-    A body that ``visible`` shows becomes a hint, if that is shorter; runs of text likewise. No block is moved: what
-    stands before a tool result is seldom shared, so there is nothing to gain by another order.
-    """
-    digests = [body_digest(body) for body in bodies]
-    positions = distinct(digests)[0] if config.dedup else tuple(range(len(bodies)))
-    hints = visible.hints(positions, bodies, digests, config, count)
-    sent = [position for position in positions if position not in hints]
-    label_of = {position: label for label, position in enumerate(sent, start=visible.next_label)}
-    blocks = [(label_of[position], bodies[position]) for position in sent]
-    if config.dedup and config.span_dedup:
-        split = split_blocks(
-            blocks, visible.sources(), span_hint=config.span_hint, count=count, unclear=visible.unclear
-        )
-    else:
-        split = tuple((Segment(body),) for _, body in blocks)
-    runs = dict(zip(sent, split, strict=True))
-    rendered = render_context(
-        [HintItem(hints[p]) if p in hints else BlockItem(label_of[p], runs[p]) for p in positions],
-        hint=config.hint,
-        unlabelled_hint=config.unlabelled_hint,
-        span_hint=config.span_hint,
-    )
-    shown = [(digests[position], label_of[position], runs[position]) for position in sent]
-    return rendered.text, message_record(shown, list(hints.values()), rendered)
 
 
 class ResultRenderer:
@@ -142,7 +106,7 @@ class ResultRenderer:
         shown: Sequence[tuple[MessageRecord, str]],
         foreign: Sequence[tuple[ForeignRecord, str | None]],
     ) -> tuple[str, MessageRecord]:
-        text, record = render_result(bodies, Visible(tuple(shown), tuple(foreign)), self._config, self._count)
+        text, record = render_bodies(bodies, self._config, self._count, Visible(tuple(shown), tuple(foreign)))
         record.sources(text)  # worked out before another thread can see the record
         return text, record
 

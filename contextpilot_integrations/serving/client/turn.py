@@ -263,7 +263,7 @@ class Turn:
         """
         moved = History(history.head)
         for turn in history.turns:
-            again = self._engine.plan_in_order(moved.again(turn), turn.order, commit=False)
+            again = self._engine.plan(**vars(moved.again(turn)), order=turn.order, commit=False)
             replayed = moved.extended(again, turn.parts, turn.answer)
             if replayed.turns[-1].context == turn.context:
                 self._earlier.append(again)

@@ -78,10 +78,10 @@ def test_admissions_and_releases_keep_references_and_capacity(steps: list[list[i
             blocks.release(ids)
         view.check_integrity()
         blocks.check_integrity(view.references())
-        assert len(view.tree.requests) <= 5
-    for name in list(view.tree.requests):
+        assert len(view.tree.ends) <= 5
+    for name in list(view.tree.ends):
         view.release(name)
-    assert not view.tree.requests
+    assert not view.tree.ends
 
 
 def test_a_head_that_is_not_cached_has_no_path_below_it():

@@ -76,7 +76,7 @@ def test_random_inserts_and_releases_keep_integrity(steps: list[tuple[str, objec
             assert (tree.release(name) is None) == (name not in live)
             live.pop(name, None)
         tree.check_integrity()
-        assert set(tree.requests) == set(live)
+        assert set(tree.ends) == set(live)
     for path in live.values():
         assert tree.walk(path)[2] == len(path)
     for name in list(live):
@@ -89,7 +89,7 @@ def test_a_prefix_of_another_path_has_its_own_end():
     tree = PrefixTree(weights())
     tree.insert([1, 2, 3], "long")
     tree.insert([1, 2], "short")
-    end = tree.end_of("short")
+    end = tree.ends.get("short")
     assert end is tree.walk([1, 2])[0]
     assert tree.release("short") == []
     assert tree.walk([1, 2, 3])[2] == 3
@@ -102,16 +102,16 @@ def test_trimming_a_leaf_moves_its_requests_up_and_forgets_them_at_the_root():
     tree = PrefixTree(weights())
     tree.insert([1, 2], "short")
     tree.insert([1, 2, 3, 4], "long")
-    leaf = tree.end_of("long")
+    leaf = tree.ends.get("long")
     assert leaf is not None
     assert tree.trim(leaf, 1) == ([4], ["long"])
-    assert tree.end_of("long") is leaf
+    assert tree.ends.get("long") is leaf
     assert tree.trim(leaf, 1) == ([3], ["long"])
-    upper = tree.end_of("long")
-    assert upper is tree.end_of("short")
+    upper = tree.ends.get("long")
+    assert upper is tree.ends.get("short")
     assert upper is not None
     assert tree.trim(upper, 2) == ([1, 2], ["short", "long"])
-    assert not tree.requests
+    assert not tree.ends
     tree.check_integrity()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from contextpilot_core import ConfigError, ContextBlock, EngineConfig, ReuseEngine
 from contextpilot_core.plan.plan import Plan
-from contextpilot_core.prompt.layout import ParsedBlock, ParsedHint, parse_context
+from tests.parsing import ParsedBlock, ParsedHint, parse_context
 from contextpilot_core.testing import ManualClock
 from contextpilot_core.types import Message
 from tests.core.conftest import body

@@ -31,7 +31,7 @@ def test_plans_come_with_their_time():
     batch = engine.plan_batch([ContextRequest(blocks=["one"]), ContextRequest(blocks=["two"])])
     window = engine.plan_window([ContextRequest(blocks=["three"])])
     engine.plan_batch([])
-    moved = engine.plan_in_order(ContextRequest(blocks=["four", "five"]), (1, 0))
+    moved = engine.plan(["four", "five"], order=(1, 0))
     assert [each for each, _ in notes.plans] == [plan, *batch.plans, *window.plans, moved]
     assert all(seconds > 0 for _, seconds in notes.plans)
     assert notes.plans[1][1] == notes.plans[2][1]  # of a batch: each plan's share

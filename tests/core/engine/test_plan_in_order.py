@@ -1,4 +1,4 @@
-"""`plan_in_order`: a conversation that moves to another engine is rendered as it was, whatever is cached there."""
+"""`plan` with an order: a conversation that moves to another engine is rendered as it was, whatever is cached there."""
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +39,7 @@ def test_a_conversation_keeps_its_bytes(traffic_there, traffic_here, turns, conf
     messages = []
     for plan in plans:
         request = ContextRequest(blocks=plan.request.blocks, query="q", messages=messages)
-        again = here.plan_in_order(request, plan.order)
+        again = here.plan(**vars(request), order=plan.order)
         assert again.messages == plan.messages
         assert (again.order, again.hints, again.labels, again.moved) == (
             plan.order,
@@ -55,13 +55,13 @@ def test_a_conversation_keeps_its_bytes(traffic_there, traffic_here, turns, conf
 @pytest.mark.parametrize("order", [(0, 0), (2,), (1, -1)])
 def test_an_order_names_blocks(order):
     with pytest.raises(RequestError, match="positions of distinct blocks"):
-        ReuseEngine().plan_in_order(ContextRequest(blocks=["a", "b", "a"]), order)
+        ReuseEngine().plan(["a", "b", "a"], order=order)
 
 
 def test_it_may_be_in_flight():
     engine = ReuseEngine()
     request = ContextRequest(blocks=[body("tea"), body("milk")])
-    plan = engine.plan_in_order(request, [1, 0], commit=False)
+    plan = engine.plan(**vars(request), order=[1, 0], commit=False)
     assert (plan.order, plan.moved, engine.stats().in_flight) == ((1, 0), True, 1)
     assert engine.expected_reuse(request) > 0
     assert engine.abandon(plan)

@@ -8,7 +8,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from contextpilot_core import ContextRequest, EngineConfig, ReuseEngine
 from contextpilot_core.plan.plan import Plan
-from contextpilot_core.prompt.layout import ParsedBlock, parse_context
+from tests.parsing import ParsedBlock, parse_context
 from contextpilot_core.testing import ManualClock
 from contextpilot_core.types import Message
 from tests.core.conftest import body
@@ -38,10 +38,10 @@ configs = st.builds(
 )
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: Plan, config: EngineConfig) -> None:
     given_texts = [str(block) for block in plan.request.blocks]
     distinct = {plan.request.blocks.index(text) for text in given_texts}
-    if plan._rendering.config.dedup:
+    if config.dedup:
         assert sorted(plan.order) == sorted(distinct)
         assert sorted((*plan.order, *plan.dropped)) == list(range(len(given_texts)))
     else:
@@ -49,7 +49,7 @@ def check_plan(plan: Plan) -> None:
     assert list(plan.expand()) == [given_texts[position] for position in plan.order]
     check_rendering(plan)
     assert plan.moved == (list(plan.order) != sorted(plan.order))
-    assert bool(plan.annotation) == (plan.moved and plan._rendering.config.note != "none")
+    assert bool(plan.annotation) == (plan.moved and config.note != "none")
     assert 0 <= plan.expected_reused_tokens <= max(0, plan.report.block_tokens)
 
 
@@ -78,7 +78,7 @@ def test_every_plan_is_whole(config: EngineConfig, stream: list[list[str]], batc
     else:
         plans = [engine.plan(blocks, query="q") for blocks in stream]
     for plan in plans:
-        check_plan(plan)
+        check_plan(plan, config)
     engine.check_integrity()
 
 
@@ -117,7 +117,7 @@ def test_conversations_extend_byte_for_byte_and_hints_point_to_the_text(
     history: list[Message] = []
     for number, (blocks, trims) in enumerate(turns):
         plan = engine.plan(blocks, query=f"question {number}", messages=history, session_id="s")
-        check_plan(plan)
+        check_plan(plan, config)
         assert list(plan.messages[: len(history)]) == history
         check_hints(plan, history)
         history = [*plan.messages, {"role": "assistant", "content": f"answer {number}"}]

@@ -68,7 +68,7 @@ def check_sound(engine: ReuseEngine, committed: int) -> None:
     engine.check_integrity()
     stats = engine.stats()
     assert (stats.in_flight, stats.live_requests, stats.committed) == (0, committed, committed)
-    assert not any(space.reserved for space in engine._registry._spaces.values())
+    assert not any(space._opened for space in engine._namespaces._known.values())
 
 
 def test_a_window_is_sent_in_its_schedule():

@@ -42,13 +42,13 @@ class Member(Stack):
 
     def cached(self, *numbers):
         """How many of the leading texts the view finds in the cache."""
-        index = self.engine._registry._space("default").index
+        index = self.engine._namespaces._namespace("default").index
         path = [index.blocks.find(body_digest(TEXTS[number])) for number in numbers]
         return self.view.cached_blocks(path)
 
     @property
     def view(self):
-        return self.engine._registry._space("default").index.view
+        return self.engine._namespaces._namespace("default").index.view
 
 
 def members(number=2, follow=(), **options):
@@ -140,7 +140,7 @@ def test_what_is_told_is_no_part_of_the_state():
     assert states[0] == states[1] == states[2] == one.worker.log.state().snapshot()
     late = Member(one.group, one.worker.log, one.serving, one.clock)
     assert late.worker.state.snapshot() == states[0]
-    assert not late.engine._registry._spaces  # it knows what comes after that
+    assert not late.engine._namespaces._known  # it knows what comes after that
     one.ask((2, 3))
     exchange(*one.group)
     assert late.cached(2, 3) == 2
@@ -153,7 +153,7 @@ def test_a_worker_without_events_neither_tells_nor_listens():
     assert not one.records
     one.ask((2, 3))
     exchange(one, blind)
-    assert list(blind.engine._registry._spaces) == ["default"]
+    assert list(blind.engine._namespaces._known) == ["default"]
     assert blind.engine.stats().source == "estimate"
 
 

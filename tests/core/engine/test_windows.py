@@ -150,7 +150,7 @@ def test_every_plan_is_whole(config: EngineConfig, windows: list[list[list[str]]
         assert sorted(batch.schedule) == list(range(len(stream)))
         assert [plan.request.blocks for plan in batch] == [tuple(blocks) for blocks in stream]
         for plan in batch:
-            check_plan(plan)
+            check_plan(plan, config)
         engine.check_integrity()
 
 

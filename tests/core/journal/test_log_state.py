@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core import EngineConfig, IntegrityError
-from contextpilot_core.journal.log_state import LogState, Replica, rules
+from contextpilot_core.journal.log_state import LogState, LoggedNamespace, rules
 from contextpilot_core.journal.operations import Committed, Entry, Inserted, Operation, Released, Rendered, Reset
 from contextpilot_core.prompt.memory import KnownRecord
 from contextpilot_core.prompt.visible import MessageRecord
@@ -63,13 +63,13 @@ def test_namespaces_are_apart_and_have_their_quotas():
     config = EngineConfig(cache_tokens=60, quotas={"small": 20})
     inserted = [Inserted(name, "r", path("abcdefgh")[place : place + 2]) for name in ("small", "n") for place in (0, 4)]
     state = followed(*log(*inserted), config=config)
-    assert state.replicas["small"].view.tokens <= 20 < state.replicas["n"].view.tokens + 20
+    assert state.namespaces["small"].view.tokens <= 20 < state.namespaces["n"].view.tokens + 20
     kept = followed(*log(*inserted, Reset("small")), config=config)
     assert [part.namespace for part in kept.snapshot().namespaces] == ["n"]
 
 
 def test_a_namespace_begins_with_its_first_request():
-    assert followed(*log(Released("n", "r"), Committed("n", "r", (b"k",)), Reset("n"))).replicas == {}
+    assert followed(*log(Released("n", "r"), Committed("n", "r", (b"k",)), Reset("n"))).namespaces == {}
 
 
 def test_records_belong_to_requests_that_are_live():
@@ -90,7 +90,7 @@ def test_records_grow_old_with_the_log():
     young = [*entries, Entry("x", 1, Inserted("n", "r2", path("b")), at=21.0)]
     assert followed(*young).snapshot().namespaces[0].records
     assert (
-        not followed(*young[:2], Entry("x", 1, Inserted("n", "r2", path("b")), at=22.1)).replicas["n"].records.state()
+        not followed(*young[:2], Entry("x", 1, Inserted("n", "r2", path("b")), at=22.1)).namespaces["n"].records.state()
     )
     back = followed(*young, Entry("x", 2, Reset("other"), at=3.0))
     assert back.snapshot().time == 21.0  # the log's time never goes back
@@ -102,7 +102,7 @@ def test_an_id_that_is_given_again_moves():
     )
     cache = state.snapshot().namespaces[0].cache
     assert len(cache.requests) == 1
-    assert state.replicas["n"].view.tokens == sum(tokens for _, tokens in path("cde"))
+    assert state.namespaces["n"].view.tokens == sum(tokens for _, tokens in path("cde"))
 
 
 NAMES = st.text("abcdef", max_size=5)
@@ -130,11 +130,11 @@ def test_a_restored_state_goes_on_like_the_one_it_was_taken_of(before, after):
         assert list(original.apply(entry)) == list(restored.apply(entry))
         restored.check_integrity()
     assert restored.snapshot() == original.snapshot()
-    for name in original.replicas:
-        assert longest(original.replicas[name]) == longest(restored.replicas[name])
+    for name in original.namespaces:
+        assert longest(original.namespaces[name]) == longest(restored.namespaces[name])
 
 
-def longest(replica: Replica) -> list[bytes]:
+def longest(replica: LoggedNamespace) -> list[bytes]:
     ids = [block for letter in b"abcdef" if (block := replica.blocks.find(bytes([letter]))) is not None]
     return [replica.blocks.digest(block) for block in replica.view.longest((), ids, max_visits=64)]
 

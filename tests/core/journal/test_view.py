@@ -32,7 +32,7 @@ def exchange(*made: Worker) -> None:
 
 
 def order(worker: Worker, *names: int, **options: object) -> list[int]:
-    plan = worker.engine.plan([TEXTS[name] for name in names], **options)
+    plan = worker.engine.plan([TEXTS[name] for name in names], remember=False, **options)
     return [names[position] for position in plan.order]
 
 
@@ -162,7 +162,7 @@ def test_records_grow_old_by_the_time_of_the_log():
     exchange(one, two)
     assert [hint.label for hint in two.engine.plan([TEXTS[0]], messages=history, commit=False).hints] == [1]
     for name in range(5):
-        one.engine.plan([TEXTS[name]])
+        one.engine.plan([TEXTS[name]], remember=False)
     exchange(one, two)
     assert all(not namespace.records for namespace in one.state.snapshot().namespaces)
     assert [hint.label for hint in two.engine.plan([TEXTS[0]], messages=history).hints] == []
@@ -205,7 +205,7 @@ def test_alone_it_plans_as_an_engine_without_a_journal():
     one.leave()
     assert one.state.snapshot().entries == 1
     order(one, 7, 8)
-    one.engine.plan([TEXTS[0]], request_id="x")
+    one.engine.plan([TEXTS[0]], request_id="x", remember=False)
     assert one.engine.evict(["x"]).freed_tokens > 0
     assert one.state.snapshot().entries == 4
     one.engine.reset()
@@ -369,7 +369,7 @@ def compare_with_plain_view(worker: Worker) -> None:
             blocks.release(path)
         else:
             assert isinstance(operation, Released)
-    replica = worker.state.replica("default")
+    replica = worker.state.logged("default")
     if replica is None:
         assert len(view) == view.tokens == 0
         return

@@ -12,17 +12,14 @@ from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.prompt.layout import (
     BlockItem,
     HintItem,
-    ParsedBlock,
-    ParsedHint,
     RenderedContext,
-    build_messages,
     context_message_text,
     fence,
-    parse_context,
     render_context,
 )
 from contextpilot_core.prompt.messages import message_digest, message_text
 from contextpilot_core.types import Segment
+from tests.parsing import ParsedBlock, ParsedHint, parse_context
 
 HOSTILE = (
     "",
@@ -135,18 +132,8 @@ def test_equal_leading_items_render_to_equal_bytes(shared: list[Any], rest: list
 
 @pytest.mark.parametrize("text", ["[Doc 1]\n===\nbody", "[Doc 1]\n===\nbody\n==", "[Doc 1]\n===\nbody\n===x"])
 def test_parsing_refuses_a_block_without_end(text: str) -> None:
-    with pytest.raises(RequestError, match="closing fence"):
+    with pytest.raises(ValueError, match="closing fence"):
         parse_context(text)
-
-
-def test_messages_in_order() -> None:
-    history = ({"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [{"id": "x"}]})
-    result = build_messages(instructions="Be brief.", messages=history, context="C", note="N", query="Q")
-    assert result == (
-        {"role": "system", "content": "Be brief."},
-        *history,
-        {"role": "user", "content": "C\n\nN\n\nQ"},
-    )
 
 
 @pytest.mark.parametrize(
@@ -155,51 +142,6 @@ def test_messages_in_order() -> None:
 )
 def test_empty_parts_are_left_out(context: str, note: str, query: str, text: str) -> None:
     assert context_message_text(context, note, query) == text
-    result = build_messages(instructions="", messages=(), context=context, note=note, query=query)
-    assert result == (({"role": "user", "content": text},) if text else ())
-
-
-def test_callers_messages_are_copied_never_changed() -> None:
-    history = [{"role": "user", "content": [{"type": "text", "text": "hi"}], "name": "ann", "x": {"y": 1}}]
-    before = copy.deepcopy(history)
-    result = build_messages(instructions="S", messages=history, context="C", note="", query="")
-    result[1]["role"] = "changed"
-    assert history == before
-    assert result[1]["content"] is history[0]["content"]
-
-
-@pytest.mark.parametrize("content", ["Be brief.", [{"type": "text", "text": "Be brief."}]])
-@pytest.mark.parametrize("role", ["system", "developer"])
-def test_one_system_message_where_both_agree(content: Any, role: str) -> None:
-    history = [{"role": role, "content": content}]
-    result = build_messages(instructions="Be brief.", messages=history, context="", note="", query="Q")
-    assert result == (history[0], {"role": "user", "content": "Q"})
-
-
-def test_a_system_message_of_the_history_is_kept() -> None:
-    history = [{"role": "system", "content": "Old."}, {"role": "user", "content": "hi"}]
-    assert build_messages(instructions="", messages=history, context="", note="", query="") == tuple(history)
-
-
-def test_differing_instructions_are_refused() -> None:
-    history = [{"role": "user", "content": "hi"}, {"role": "system", "content": "secret one"}]
-    with pytest.raises(RequestError, match=r"messages\[1\].*leave instructions empty") as caught:
-        build_messages(instructions="secret two", messages=history, context="", note="", query="")
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("messages", ["text", ["text"], [{"content": "x"}], [{"role": 1}], {"role": "user"}])
-def test_a_message_that_is_none_is_refused(messages: Any) -> None:
-    with pytest.raises(RequestTypeError, match=r"messages\[0\] is a .*must be a mapping"):
-        build_messages(instructions="", messages=messages, context="", note="", query="")
-
-
-@given(st.lists(bodies, max_size=3), bodies)
-def test_p13_retrieved_text_never_reaches_the_system_message(texts: list[str], query: str) -> None:
-    context = render([block(n, body) for n, body in enumerate(texts, 1)]).text
-    result = build_messages(instructions="S", messages=(), context=context, note="", query=query)
-    assert result[0] == {"role": "system", "content": "S"}
-    assert [message["role"] for message in result[1:]] == (["user"] if context or query else [])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextpilot_core.config import DEFAULT_HINT
-from contextpilot_core.prompt.layout import COMPACT_TOKENS, hint_line, order_note
+from contextpilot_core.prompt.layout import COMPACT_TOKENS, HintItem, order_note, render_context
 from contextpilot_core.tokens import estimate_tokens
 
 
@@ -46,7 +46,12 @@ def test_a_note_is_short_and_neutral(labels: list[int], per_token: int) -> None:
         assert text == "" or len(labels) > 1
 
 
-def test_hint_line_replaces_the_label() -> None:
+def hint_line(template: str, label: int | None) -> str:
+    return render_context([HintItem(label)], hint=template, unlabelled_hint="Same text.", span_hint="").text
+
+
+def test_a_hint_names_its_label_where_there_is_one() -> None:
+    assert hint_line(DEFAULT_HINT, None) == "Same text."
     assert hint_line(DEFAULT_HINT, 7) == "See [Doc 7] above."
 
 

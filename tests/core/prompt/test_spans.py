@@ -233,9 +233,8 @@ def test_a_shared_run_has_a_shared_anchor(a: str, run: str, b: str, c: str, d: s
 
 @given(st.lists(texts, max_size=6))
 def test_anchors_of_a_text_do_not_depend_on_its_neighbours(rows: list[str]) -> None:
-    found = scan(rows)
-    for number, text in enumerate(rows):
-        assert found.of(number) == anchors(text)
+    for table, text in zip(scan(rows).tables(), rows, strict=True):
+        assert table == anchors(text)
         assert all(0 <= at <= len(text) - WINDOW for at in anchors(text).values())
 
 
@@ -250,9 +249,8 @@ def test_anchors_are_few_and_stable() -> None:
 
 def test_long_texts_are_scanned_one_by_one() -> None:
     rows = [prose(seed, 20_000)[:MAX_TEXT] for seed in range(5)]
-    found = scan(rows)
     assert sum(map(len, rows)) > 1 << 20
-    assert [found.of(number) for number in range(5)] == [anchors(text) for text in rows]
+    assert scan(rows).tables() == [anchors(text) for text in rows]
 
 
 # --- spans

@@ -4,7 +4,7 @@ import pytest
 
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.engine import ReuseEngine
-from contextpilot_core.prompt.layout import ParsedBlock, parse_context
+from tests.parsing import ParsedBlock, parse_context
 from contextpilot_integrations.gate import arms
 from contextpilot_integrations.gate.cases import Case, Turn, read_cases
 from contextpilot_integrations.gate.trials import DEDUP, ORDER, engine_orders, make_trials

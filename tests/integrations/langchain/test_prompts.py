@@ -5,7 +5,7 @@ import random
 import pytest
 
 from contextpilot_core import ReuseEngine
-from contextpilot_core.prompt.layout import ParsedBlock, parse_context
+from tests.parsing import ParsedBlock, parse_context
 from contextpilot_integrations.reorder.notes import strip_note
 from tests.conftest import require
 

@@ -210,8 +210,8 @@ def test_workers_that_follow_events_know_the_kv_blocks_of_others(server, worker)
     plan = one.engine.plan([TEXTS[0], TEXTS[1]])
     one.engine.observe(plan, Served(prompt_tokens=48, tokens=PromptTokens(token_ids=ids, start=0, ends=[16, 32])))
     assert agree(one, two)
-    wait_until(lambda: two.engine._registry._spaces)
-    view = two.engine._registry._spaces["default"].index.view
+    wait_until(lambda: two.engine._namespaces._known)
+    view = two.engine._namespaces._known["default"].index.view
     assert view.on_truth
     assert two.reuse(0, 1) > 0  # its events may be late
     wait_until(lambda: two.reuse(0, 1) == 0)
@@ -267,7 +267,7 @@ def test_the_log_is_trimmed_and_a_late_worker_equals_the_others(server, worker):
 def test_a_slow_reader_takes_the_snapshot(server, worker, caplog):
     one, slow = worker(snapshot_every=10), worker(snapshot_every=10)
     assert agree(one, slow)
-    with slow.engine._registry.lock:  # its reader has to wait
+    with slow.engine._namespaces.lock:  # its reader has to wait
         for name in range(60):
             one.plan(name)
             assert one.store.synchronize()

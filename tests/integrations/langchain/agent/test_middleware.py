@@ -7,7 +7,7 @@ import random
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
-from contextpilot_core.prompt.layout import ParsedBlock, parse_context
+from tests.parsing import ParsedBlock, parse_context
 from contextpilot_core.tokens import estimate_tokens
 from tests.conftest import require
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
-from contextpilot_core.prompt.layout import ParsedBlock, ParsedHint, parse_context
+from tests.parsing import ParsedBlock, ParsedHint, parse_context
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.session import session
 from tests.conftest import require

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, RequestError, ReuseEngine
-from contextpilot_core.prompt.layout import parse_context
+from tests.parsing import parse_context
 from contextpilot_integrations.serving.client.async_client import AsyncContextPilotClient
 from contextpilot_integrations.serving.client.router import AsyncReplicaRouter
 from tests.conftest import require
