@@ -6,10 +6,10 @@ import pytest
 
 from contextpilot_core import ConfigError, ContextBlock, EngineConfig, ReuseEngine
 from contextpilot_core.plan.plan import Plan
-from tests.parsing import ParsedBlock, ParsedHint, parse_context
 from contextpilot_core.testing import ManualClock
 from contextpilot_core.types import Message
 from tests.core.conftest import body
+from tests.parsing import ParsedBlock, ParsedHint, parse_context
 
 A, B, C, D, E = (body(name) for name in "abcde")
 

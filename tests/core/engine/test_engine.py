@@ -27,9 +27,9 @@ from contextpilot_core import (
     RequestTypeError,
     ReuseEngine,
 )
-from tests.parsing import ParsedBlock, parse_context
 from contextpilot_core.testing import ManualClock
 from tests.core.conftest import body
+from tests.parsing import ParsedBlock, parse_context
 
 Text = Callable[..., str]
 A, B, C, D, E = (body(name) for name in "abcde")

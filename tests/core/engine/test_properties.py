@@ -8,10 +8,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from contextpilot_core import ContextRequest, EngineConfig, ReuseEngine
 from contextpilot_core.plan.plan import Plan
-from tests.parsing import ParsedBlock, parse_context
 from contextpilot_core.testing import ManualClock
 from contextpilot_core.types import Message
 from tests.core.conftest import body
+from tests.parsing import ParsedBlock, parse_context
 
 LONG = body("shared passage", 60)
 TEXTS = [

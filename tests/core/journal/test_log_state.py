@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core import EngineConfig, IntegrityError
-from contextpilot_core.journal.log_state import LogState, LoggedNamespace, rules
+from contextpilot_core.journal.log_state import LoggedNamespace, LogState, rules
 from contextpilot_core.journal.operations import Committed, Entry, Inserted, Operation, Released, Rendered, Reset
 from contextpilot_core.prompt.memory import KnownRecord
 from contextpilot_core.prompt.visible import MessageRecord

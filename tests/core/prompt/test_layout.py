@@ -1,6 +1,5 @@
 """Layout, fences, parsing, messages and digests."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextpilot_core.config import DEFAULT_HINT, DEFAULT_SPAN_HINT, DEFAULT_UNLABELLED_HINT
-from contextpilot_core.errors import RequestError, RequestTypeError
+from contextpilot_core.errors import RequestError
 from contextpilot_core.prompt.layout import (
     BlockItem,
     HintItem,

@@ -4,11 +4,11 @@ import pytest
 
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.engine import ReuseEngine
-from tests.parsing import ParsedBlock, parse_context
 from contextpilot_integrations.gate import arms
 from contextpilot_integrations.gate.cases import Case, Turn, read_cases
 from contextpilot_integrations.gate.trials import DEDUP, ORDER, engine_orders, make_trials
 from tests.integrations import gate_servers as servers
+from tests.parsing import ParsedBlock, parse_context
 
 TEXTS = tuple(f"Text number {number} says what nobody else says." for number in range(6))
 CASE = Case(query="What?", documents=TEXTS, answers=("That.",))

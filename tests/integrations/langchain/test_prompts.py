@@ -5,9 +5,9 @@ import random
 import pytest
 
 from contextpilot_core import ReuseEngine
-from tests.parsing import ParsedBlock, parse_context
 from contextpilot_integrations.reorder.notes import strip_note
 from tests.conftest import require
+from tests.parsing import ParsedBlock, parse_context
 
 require("langchain_core")
 require("langchain_classic")

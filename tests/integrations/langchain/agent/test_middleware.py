@@ -7,9 +7,9 @@ import random
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
-from tests.parsing import ParsedBlock, parse_context
 from contextpilot_core.tokens import estimate_tokens
 from tests.conftest import require
+from tests.parsing import ParsedBlock, parse_context
 
 require("langchain_core")
 require("langchain")

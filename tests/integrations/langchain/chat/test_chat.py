@@ -12,10 +12,10 @@ import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
 from contextpilot_core.errors import RequestError, RequestTypeError
-from tests.parsing import ParsedBlock, parse_context
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_integrations.session import session
 from tests.conftest import require
+from tests.parsing import ParsedBlock, parse_context
 
 require("langchain_core")
 

@@ -9,10 +9,10 @@ import threading
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
-from tests.parsing import ParsedBlock, ParsedHint, parse_context
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.session import session
 from tests.conftest import require
+from tests.parsing import ParsedBlock, ParsedHint, parse_context
 
 require("llama_index.core")
 

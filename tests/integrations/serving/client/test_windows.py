@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, RequestError, ReuseEngine
-from tests.parsing import parse_context
 from contextpilot_integrations.serving.client.async_client import AsyncContextPilotClient
 from contextpilot_integrations.serving.client.router import AsyncReplicaRouter
 from tests.conftest import require
 from tests.integrations.chat_server import chat_server, good, refusing
+from tests.parsing import parse_context
 
 openai = require("openai")
 
