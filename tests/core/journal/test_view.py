@@ -160,7 +160,8 @@ def test_records_grow_old_by_the_time_of_the_log():
     first = one.engine.plan([TEXTS[0]], query="q")
     history = [*first.messages]
     exchange(one, two)
-    assert [hint.label for hint in two.engine.plan([TEXTS[0]], messages=history, commit=False, remember=False).hints] == [1]
+    seen = two.engine.plan([TEXTS[0]], messages=history, commit=False, remember=False)
+    assert [hint.label for hint in seen.hints] == [1]
     for name in range(5):
         one.engine.plan([TEXTS[name]], remember=False)
     exchange(one, two)
