@@ -128,26 +128,35 @@ class Plan:
         return context_message_text(self.context.text, self.annotation, "")
 
     @cached_property
+    def message_text(self) -> str:
+        """The text of the user message that this plan adds: context, note and question; "" when there is none."""
+        return context_message_text(self.context.text, self.annotation, self.request.query)
+
+    @property
     def messages(self) -> tuple[dict[str, Any], ...]:
         """The whole prompt: system message, history, and one user message with context, note and question."""
-        text = context_message_text(self.context.text, self.annotation, self.request.query)
-        new = [{"role": "user", "content": text}] if text else []
+        new = [{"role": "user", "content": self.message_text}] if self.message_text else []
         return (*[dict(entry.message) for entry in self._job.history], *new)
+
+    @property
+    def recognised(self) -> tuple[bool, ...]:
+        """For every message of the request, whether the engine knows it as one that it rendered."""
+        known = [isinstance(record, MessageRecord) for _, record in self._job.visible.known]
+        return tuple(known[len(known) - len(self.request.messages) :])
 
     @property
     def shown(self) -> tuple[str, MessageRecord] | None:
         """The text of the message that `messages` ends with, and what it shows; None for nothing to remember."""
         if not self.request.remember or not self.order:
             return None
-        text = str(self.messages[-1]["content"])
-        rest = text[len(self.context.text) :]
-        return text, self.section.record(self._job.digests, rest=rest, path=self._job.path)
+        rest = self.message_text[len(self.context.text) :]
+        return self.message_text, self.section.record(self._job.digests, rest=rest, path=self._job.path)
 
     @property
     def shared_prefix_end(self) -> tuple[int, int]:
         """(message index, character offset) at which the head expected in the prefix cache ends."""
         cached = self._job.cached_blocks
-        return max(0, len(self.messages) - 1), self.context.ends[cached - 1] if cached else 0
+        return max(0, len(self._job.history) - (not self.message_text)), self.context.ends[cached - 1] if cached else 0
 
     @cached_property
     def report(self) -> PlanReport:

@@ -1,21 +1,25 @@
-"""What every chat of ours needs, whatever it talks through."""
+"""What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
-from contextpilot_integrations.serving.chat.figures import TurnFigures, observe
+from contextpilot_integrations.serving.chat.entries import Asked, Entry, sent
+from contextpilot_integrations.serving.chat.figures import TurnFigures
 from contextpilot_integrations.serving.chat.locks import TurnLocks
-from contextpilot_integrations.serving.chat.sizes import TokenCount, message_tokens
+from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
+from contextpilot_integrations.serving.chat.turn import Turn
 from contextpilot_integrations.serving.chat.usage import Usage, UsageSummary, read_usage, summarize
 
 __all__ = [
     "SALT",
+    "Asked",
+    "Entry",
+    "Setting",
     "Tenants",
-    "TokenCount",
+    "Turn",
     "TurnFigures",
     "TurnLocks",
     "Usage",
     "UsageSummary",
-    "message_tokens",
-    "observe",
     "read_usage",
+    "sent",
     "summarize",
 ]

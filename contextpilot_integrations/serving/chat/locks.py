@@ -3,13 +3,20 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from contextpilot_core import RequestError
+
+Key = tuple[str, str]
+"""A session: its namespace, and its id."""
+
+Keep = Callable[[], None]
+"""Notes that the caller has the session now: a stream may be read by another thread than began it."""
 
 
 @dataclass
@@ -24,87 +31,97 @@ class TurnLocks:
     """The sessions whose turns are under way. A session is known here only as long as someone has it."""
 
     def __init__(self) -> None:
-        self._seats: dict[str, _Seat] = {}
+        self._seats: dict[Key, _Seat] = {}
         self._guard = threading.Lock()
 
+    def is_held(self, key: Key) -> bool:
+        """Tell whether a turn of a session is under way."""
+        return key in self._seats
+
     @contextmanager
-    def hold(self, session_id: str | None) -> Iterator[None]:
+    def hold(self, session_id: str | None, namespace: str = "default") -> Iterator[Keep]:
         """Hold a session for one turn of this thread; None is nobody's.
 
         Raises:
             RequestError: this thread holds it already, by a stream that has not ended.
         """
         if session_id is None:
-            yield
+            yield _nothing
             return
-        turn = self._enter(session_id)
+        key = namespace, session_id
+        turn = self._enter(key)
         try:
             turn.result()
         except BaseException:
-            self._give_up(session_id, turn)
+            self._give_up(key, turn)
             raise
-        self.keep(session_id)
         try:
-            yield
+            yield self._keep(key)
         finally:
-            self._leave(session_id)
+            self._leave(key)
 
     @asynccontextmanager
-    async def ahold(self, session_id: str | None) -> AsyncIterator[None]:
+    async def ahold(self, session_id: str | None, namespace: str = "default") -> AsyncIterator[Keep]:
         """Hold a session for one turn of this task. Raises as `hold`."""
         if session_id is None:
-            yield
+            yield _nothing
             return
-        turn = self._enter(session_id)
+        key = namespace, session_id
+        turn = self._enter(key)
         try:
             await asyncio.wrap_future(turn)
         except BaseException:
-            self._give_up(session_id, turn)
+            self._give_up(key, turn)
             raise
-        self.keep(session_id)
         try:
-            yield
+            yield self._keep(key)
         finally:
-            self._leave(session_id)
+            self._leave(key)
 
-    def keep(self, session_id: str | None) -> None:
-        """Note that the caller has the session now: a stream may be read by another thread than began it."""
-        if session_id is not None:
-            with self._guard:
-                self._seats[session_id].owner = _caller()
+    def _keep(self, key: Key) -> Keep:
+        self._own(key)
+        return partial(self._own, key)
 
-    def _enter(self, session_id: str) -> "Future[None]":
+    def _own(self, key: Key) -> None:
+        with self._guard:
+            self._seats[key].owner = _caller()
+
+    def _enter(self, key: Key) -> "Future[None]":
         """Return what is done as soon as it is the caller's turn."""
         turn: Future[None] = Future()
         with self._guard:
-            seat = self._seats.get(session_id)
+            seat = self._seats.get(key)
             if seat is None:
-                self._seats[session_id] = _Seat(_caller())
+                self._seats[key] = _Seat(_caller())
                 turn.set_result(None)
             elif seat.owner == _caller():
                 raise RequestError(
-                    f"session_id={session_id!r} has an answer that is still being streamed here, and waiting for it "
-                    "would never end; read it to its end or close it first"
+                    f"session_id={key[1]!r} has an answer that is still being streamed here, and waiting for it would "
+                    "never end; read it to its end or close it first"
                 )
             else:
                 seat.waiting.append(turn)
         return turn
 
-    def _give_up(self, session_id: str, turn: "Future[None]") -> None:
+    def _give_up(self, key: Key, turn: "Future[None]") -> None:
         """End the waiting of a caller that was interrupted; the session may have been handed over to it already."""
         if not turn.cancel():
-            self._leave(session_id)
+            self._leave(key)
 
-    def _leave(self, session_id: str) -> None:
+    def _leave(self, key: Key) -> None:
         with self._guard:
-            seat = self._seats[session_id]
+            seat = self._seats[key]
             seat.owner = None
             while seat.waiting:
                 following = seat.waiting.popleft()
                 if following.set_running_or_notify_cancel():
                     following.set_result(None)
                     return
-            del self._seats[session_id]
+            del self._seats[key]
+
+
+def _nothing() -> None:
+    pass
 
 
 def _caller() -> Any:

@@ -12,10 +12,8 @@ from contextpilot_integrations.serving.client.calls import (
     Chats,
     Query,
     closing_async_stream,
-    held_async,
     in_turn,
 )
-from contextpilot_integrations.serving.client.conversation import Sessions
 from contextpilot_integrations.serving.client.replicas import (
     Attempt,
     OpenAIClient,
@@ -24,14 +22,14 @@ from contextpilot_integrations.serving.client.replicas import (
     scheduler_of,
 )
 from contextpilot_integrations.serving.client.streams import AsyncChatStream
-from contextpilot_integrations.serving.client.turn import ChatResult, Question, Window, may_refuse
+from contextpilot_integrations.serving.client.turn import ChatResult, Question, may_refuse
 from contextpilot_integrations.serving.tokens import TokenSource
 
 
 class AsyncChatCalls:
     """As `ChatCalls`, for the tasks of one event loop."""
 
-    def __init__(self, chats: Chats[asyncio.Lock]) -> None:
+    def __init__(self, chats: Chats) -> None:
         self._chats = chats
 
     @overload
@@ -125,21 +123,20 @@ class AsyncChatCalls:
         return self._chats.sessions.forget(namespace, session_id)
 
     async def _run(self, question: Question, *, shown: bool) -> AsyncGenerator[str | ChatResult, None]:
-        with self._chats.sessions.seat(question.namespace, question.session_id) as seat:
-            async with held_async(seat, question):
-                for attempt in self._chats.attempts(question, seat):
-                    with attempt:
-                        async with in_turn(attempt, question, seat):
-                            opened = await _open(attempt)
-                        async with closing_async_stream(opened) as chunks:
-                            async for chunk in chunks:
-                                text = attempt.turn.feed(chunk)
-                                if text and shown:
-                                    attempt.seen = True
-                                    yield text
-                                    seat.owner = asyncio.current_task()
-                        result = attempt.turn.finish(await _tokens(attempt))
-                        break
+        async with self._chats.sessions.aheld(question.namespace, question.session_id) as (conversation, keep):
+            for attempt in self._chats.attempts(question, conversation):
+                with attempt:
+                    async with in_turn(attempt):
+                        opened = await _open(attempt)
+                    async with closing_async_stream(opened) as chunks:
+                        async for chunk in chunks:
+                            text = attempt.turn.feed(chunk)
+                            if text and shown:
+                                attempt.seen = True
+                                yield text
+                                keep()
+                    result = attempt.turn.finish(await _tokens(attempt))
+                    break
         yield result
 
 
@@ -179,10 +176,19 @@ class AsyncContextPilotClient(AsyncChatCalls):
             ConfigError: a value breaks its rule, or ``client`` is not asynchronous.
         """
         refuse_other_kind(client, asynchronous=True, twin="ContextPilotClient")
-        window = Window(max_context_tokens, token_counter)
         engine = ReuseEngine() if engine is None else engine
         replicas = only(client, engine, tokens, scheduler_of(engine, max_wait_ms))
-        super().__init__(Chats(replicas, model, Sessions(asyncio.Lock, max_sessions), window, clock, tenants))
+        super().__init__(
+            Chats(
+                replicas,
+                model,
+                max_sessions=max_sessions,
+                max_context_tokens=max_context_tokens,
+                token_counter=token_counter,
+                clock=clock,
+                tenants=tenants,
+            )
+        )
 
     @property
     def engine(self) -> ReuseEngine:

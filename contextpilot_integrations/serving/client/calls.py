@@ -1,32 +1,44 @@
-"""What all clients share: everything but the sending, and how their calls wait for each other."""
+"""What all clients share: everything but the sending."""
 
-import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from copy import deepcopy
-from typing import Any, Generic, TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
-from contextpilot_core import ConfigError, ContextBlock, Message, Plan, RequestError, RequestTypeError, ReuseEngine
-from contextpilot_integrations.serving.chat import Tenants
-from contextpilot_integrations.serving.client.conversation import LockT, Seat, Sessions
+from contextpilot_core import (
+    ConfigError,
+    ContextBlock,
+    ContextRequest,
+    Message,
+    Plan,
+    RequestError,
+    RequestTypeError,
+    ReuseEngine,
+    TokenCounter,
+)
+from contextpilot_integrations.serving.chat import Setting, Tenants
+from contextpilot_integrations.serving.chat.entries import read
+from contextpilot_integrations.serving.client.conversation import Conversation, Sessions
 from contextpilot_integrations.serving.client.replicas import Attempt, Replicas
-from contextpilot_integrations.serving.client.turn import Question, Turn, Window
-from contextpilot_integrations.session import current_session
+from contextpilot_integrations.serving.client.turn import ClientTurn, Question
+from contextpilot_integrations.session import session_of
 
 Blocks: TypeAlias = Iterable[str | ContextBlock]
 Query: TypeAlias = str | Sequence[Mapping[str, Any]]
 
 
-class Chats(Generic[LockT]):
+class Chats:
     """What all clients share: everything but the sending."""
 
     def __init__(
         self,
         replicas: Replicas,
         model: str,
-        sessions: Sessions[LockT],
-        window: Window,
+        *,
+        max_sessions: int,
+        max_context_tokens: int | None,
+        token_counter: TokenCounter,
         clock: Callable[[], float],
         tenants: Tenants | None,
     ) -> None:
@@ -34,8 +46,12 @@ class Chats(Generic[LockT]):
             raise ConfigError(f"model={model!r} must be the name under which the server knows its model; give it")
         if tenants is not None and not isinstance(tenants, Tenants):
             raise ConfigError(f"tenants is a {type(tenants).__name__}; it must be a Tenants, or None for no salts")
-        self.replicas, self.sessions = replicas, sessions
-        self._model, self._window, self._clock, self._tenants = model, window, clock, tenants
+        self.replicas, self.sessions = replicas, Sessions(max_sessions)
+        self._model, self._clock, self._tenants = model, clock, tenants
+        # What every question starts from; the messages are kept here alone.
+        self._setting = Setting(
+            engine=replicas.engines[0], count=token_counter, window=max_context_tokens, stored=False
+        )
 
     def question(
         self,
@@ -49,11 +65,11 @@ class Chats(Generic[LockT]):
         """Check what the engine does not; the question of a chat."""
         parts = _parts(query)
         return Question(
-            blocks=tuple(blocks) if isinstance(blocks, Iterator) else blocks,
+            blocks=_blocks(blocks),
             query="" if parts else query,  # type: ignore[arg-type]  # what is neither, the engine refuses
             parts=parts,
             instructions=instructions,
-            session_id=current_session() if session_id is None else session_id,
+            session_id=session_of(argument=session_id),
             namespace=namespace,
             options=self._options(namespace, options),
         )
@@ -63,7 +79,7 @@ class Chats(Generic[LockT]):
     ) -> Question:
         """Check what the engine does not; the question of a text prompt."""
         return Question(
-            blocks=tuple(blocks) if isinstance(blocks, Iterator) else blocks,
+            blocks=_blocks(blocks),
             query=query,
             is_text=True,
             instructions=instructions,
@@ -72,13 +88,22 @@ class Chats(Generic[LockT]):
             options=self._options(namespace, options),
         )
 
-    def attempts(self, question: Question, seat: Seat[LockT]) -> Iterator[Attempt]:
+    def attempts(self, question: Question, conversation: Conversation) -> Iterator[Attempt]:
         """Try one replica after the other, until one does not fail."""
 
-        def turn(engine: ReuseEngine, plan: Plan | None) -> Turn:
-            return Turn(engine, seat.conversation, question, self._window, self._clock, plan)
+        def setting(engine: ReuseEngine) -> Setting:
+            return replace(
+                self._setting,
+                engine=engine,
+                namespace=question.namespace,
+                session_id=question.session_id,
+                instructions=question.instructions,
+            )
 
-        return self.replicas.attempts(question, seat.conversation, turn)
+        def turn(engine: ReuseEngine, plan: Plan | None) -> ClientTurn:
+            return ClientTurn(setting(engine), conversation, question, self._clock, plan)
+
+        return self.replicas.attempts(request_of(question, conversation), conversation, turn)
 
     def _options(self, namespace: str, options: dict[str, Any]) -> dict[str, Any]:
         for name in ("messages", "prompt"):
@@ -120,55 +145,32 @@ def _parts(query: Query) -> tuple[Message, ...]:
     return tuple(parts)
 
 
-@contextmanager
-def held(seat: Seat[threading.Lock], question: Question) -> Iterator[None]:
-    """Hold a session for one turn of this thread.
+def _blocks(blocks: Any) -> tuple[str | ContextBlock, ...]:
+    """Return what can be read again; what are no blocks, the engine refuses."""
+    return tuple(blocks) if isinstance(blocks, (Iterator, list)) else blocks
 
-    Raises:
-        RequestError: this thread holds it already, by a stream that has not ended.
-    """
-    if not seat.lock.acquire(blocking=False):
-        if seat.owner == threading.get_ident():
-            raise _unfinished(question)
-        seat.lock.acquire()
-    seat.owner = threading.get_ident()
-    try:
-        yield
-    finally:
-        seat.owner = None
-        seat.lock.release()
+
+def request_of(question: Question, conversation: Conversation) -> ContextRequest:
+    """Return a question as the engine reads it, on top of its conversation."""
+    return ContextRequest(
+        blocks=question.blocks,
+        query=question.query,
+        instructions=question.instructions,
+        messages=tuple(read(conversation.history)),
+        session_id=question.session_id,
+        namespace=question.namespace,
+    )
 
 
 @asynccontextmanager
-async def held_async(seat: Seat[asyncio.Lock], question: Question) -> AsyncIterator[None]:
-    """Hold a session for one turn of this task. Raises as `held`."""
-    if seat.lock.locked() and seat.owner is asyncio.current_task():
-        raise _unfinished(question)
-    async with seat.lock:
-        seat.owner = asyncio.current_task()
-        try:
-            yield
-        finally:
-            seat.owner = None
-
-
-@asynccontextmanager
-async def in_turn(attempt: Attempt, question: Question, seat: Seat[asyncio.Lock]) -> AsyncIterator[None]:
+async def in_turn(attempt: Attempt) -> AsyncIterator[None]:
     """Let the question go when its turn in a window has come, which ends with the block; at once without windows."""
     if attempt.is_planned or attempt.replica.scheduler is None:
         yield
         return
-    request = question.request(seat.conversation.history.messages)
-    async with attempt.replica.scheduler.turn(request) as plan:
+    async with attempt.replica.scheduler.turn(attempt.request) as plan:
         attempt.plan(plan)
         yield
-
-
-def _unfinished(question: Question) -> RequestError:
-    return RequestError(
-        f"session_id={question.session_id!r} has an answer that is still being streamed here, and waiting for it "
-        "would never end; read it to its end or close it first (with client.stream(...) as stream: ...)"
-    )
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Chat clients around an OpenAI client: every prompt is planned, the context stays in each session's history."""
 
-import threading
 import time
 from collections.abc import Callable, Generator
 from typing import Any, Literal, overload
@@ -8,11 +7,10 @@ from typing import Any, Literal, overload
 from contextpilot_core import Message, PromptTokens, ReuseEngine, TokenCounter, estimate_tokens
 from contextpilot_integrations.serving.chat import Tenants
 from contextpilot_integrations.serving.client.async_client import AsyncContextPilotClient
-from contextpilot_integrations.serving.client.calls import Blocks, Chats, Query, closing_stream, held
-from contextpilot_integrations.serving.client.conversation import Sessions
+from contextpilot_integrations.serving.client.calls import Blocks, Chats, Query, closing_stream
 from contextpilot_integrations.serving.client.replicas import Attempt, OpenAIClient, only, refuse_other_kind
 from contextpilot_integrations.serving.client.streams import AsyncChatStream, ChatStream
-from contextpilot_integrations.serving.client.turn import ChatResult, Question, Window, may_refuse
+from contextpilot_integrations.serving.client.turn import ChatResult, Question, may_refuse
 from contextpilot_integrations.serving.tokens import TokenSource
 
 __all__ = [
@@ -28,7 +26,7 @@ __all__ = [
 class ChatCalls:
     """The calls of a client, whatever number of servers is behind it; thread-safe."""
 
-    def __init__(self, chats: Chats[threading.Lock]) -> None:
+    def __init__(self, chats: Chats) -> None:
         self._chats = chats
 
     @overload
@@ -141,8 +139,8 @@ class ChatCalls:
 
     def _run(self, question: Question, *, shown: bool) -> Generator[str | ChatResult, None, None]:
         """Yield the pieces of the answer, if they are to be ``shown``, and the result."""
-        with self._chats.sessions.seat(question.namespace, question.session_id) as seat, held(seat, question):
-            for attempt in self._chats.attempts(question, seat):
+        with self._chats.sessions.held(question.namespace, question.session_id) as (conversation, keep):
+            for attempt in self._chats.attempts(question, conversation):
                 with attempt:
                     with closing_stream(_open(attempt)) as chunks:
                         for chunk in chunks:
@@ -150,7 +148,7 @@ class ChatCalls:
                             if text and shown:
                                 attempt.seen = True
                                 yield text
-                                seat.owner = threading.get_ident()
+                                keep()
                     result = attempt.turn.finish(_tokens(attempt))
                     break
         yield result
@@ -197,9 +195,18 @@ class ContextPilotClient(ChatCalls):
             ConfigError: a value breaks its rule, or ``client`` is asynchronous.
         """
         refuse_other_kind(client, asynchronous=False, twin="AsyncContextPilotClient")
-        window = Window(max_context_tokens, token_counter)
         replicas = only(client, ReuseEngine() if engine is None else engine, tokens)
-        super().__init__(Chats(replicas, model, Sessions(threading.Lock, max_sessions), window, clock, tenants))
+        super().__init__(
+            Chats(
+                replicas,
+                model,
+                max_sessions=max_sessions,
+                max_context_tokens=max_context_tokens,
+                token_counter=token_counter,
+                clock=clock,
+                tenants=tenants,
+            )
+        )
 
     @property
     def engine(self) -> ReuseEngine:

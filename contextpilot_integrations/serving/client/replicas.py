@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from contextpilot_core import ConfigError, ContextRequest, Plan, ReuseEngine, WindowScheduler
 from contextpilot_integrations.serving.client.conversation import Conversation
-from contextpilot_integrations.serving.client.turn import Asked, Question, Turn
+from contextpilot_integrations.serving.client.turn import ClientTurn, Wanted
 from contextpilot_integrations.serving.tokens import PromptTokenizer, ServerTokens, TokenSource
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Replica:
             raise ConfigError(f"client is a {name}; it must be an openai.OpenAI or AsyncOpenAI") from error
         self.client, self.engine, self.name, self.scheduler = client, engine, name, scheduler
         # What the server is asked besides the answer, until it refuses; the last goes first.
-        self.asked: tuple[Asked, ...] = ("usage",)
+        self.asked: tuple[Wanted, ...] = ("usage",)
         self.tokenizer: PromptTokenizer | None = None
         if engine.follows_events and (tokens := tokens or _own_tokens(client)) is not None:
             self.asked = ("usage", "token_ids")
@@ -101,17 +101,18 @@ class Attempt:
     A failure of the replica ends there when another one is left to try, and the caller has seen nothing of the answer.
     """
 
-    turn: Turn
+    turn: ClientTurn
 
     def __init__(
         self,
         replicas: "Replicas",
         replica: Replica,
-        make: Callable[[ReuseEngine, Plan | None], Turn],
+        request: ContextRequest,
+        make: Callable[[ReuseEngine, Plan | None], ClientTurn],
         *,
         is_last: bool,
     ) -> None:
-        self.replica, self._make = replica, make
+        self.replica, self.request, self._make = replica, request, make
         self.is_planned = False
         self.seen = False
         self.is_probe = replica.retry_at is not None
@@ -176,7 +177,10 @@ class Replicas:
             )
 
     def attempts(
-        self, question: Question, conversation: Conversation, make: Callable[[ReuseEngine, Plan | None], Turn]
+        self,
+        request: ContextRequest,
+        conversation: Conversation,
+        make: Callable[[ReuseEngine, Plan | None], ClientTurn],
     ) -> Iterator[Attempt]:
         """Yield attempts at different replicas, best first; the one after a failure is made when it is asked for.
 
@@ -185,9 +189,9 @@ class Replicas:
         left = list(self._replicas)
         while left:
             with self._lock:
-                replica = self._choice(left, question, conversation)
+                replica = self._choice(left, request, conversation)
                 left.remove(replica)
-                attempt = Attempt(self, replica, make, is_last=not left)
+                attempt = Attempt(self, replica, request, make, is_last=not left)
                 if replica.scheduler is None or conversation.engine not in (None, replica.engine):
                     attempt.plan()  # while the lock is held: the next choice counts its plan as cached
                 replica.outstanding += 1
@@ -217,7 +221,7 @@ class Replicas:
         if len(self._replicas) > 1:
             _log.warning("%s failed (%s): left out for %g s", replica.name, type(error).__name__, wait)
 
-    def _choice(self, left: Sequence[Replica], question: Question, conversation: Conversation) -> Replica:
+    def _choice(self, left: Sequence[Replica], request: ContextRequest, conversation: Conversation) -> Replica:
         now = self._clock()
         due = [replica for replica in left if replica.is_due(now)]
         if not due:  # they may fail again, but what is not tried is not answered
@@ -227,7 +231,6 @@ class Replicas:
             return (homes or due)[0]
         least = min(replica.outstanding for replica in due)
         free = [replica for replica in due if replica.outstanding - least < self._max_imbalance]
-        request = question.request(conversation.history.messages)
         return max(free, key=lambda each: (each.expected_reuse(request), -each.outstanding, -each.sent))
 
 

@@ -1,7 +1,5 @@
 """One client for several servers of the same model: each question goes where its documents are cached."""
 
-import asyncio
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +11,6 @@ from contextpilot_integrations.serving.chat import Tenants
 from contextpilot_integrations.serving.client.async_client import AsyncChatCalls
 from contextpilot_integrations.serving.client.calls import Chats
 from contextpilot_integrations.serving.client.client import ChatCalls
-from contextpilot_integrations.serving.client.conversation import Sessions
 from contextpilot_integrations.serving.client.replicas import (
     OpenAIClient,
     Replica,
@@ -22,14 +19,13 @@ from contextpilot_integrations.serving.client.replicas import (
     refuse_other_kind,
     scheduler_of,
 )
-from contextpilot_integrations.serving.client.turn import Window
 from contextpilot_integrations.serving.tokens import TokenSource
 
 __all__ = ["AsyncReplicaRouter", "ReplicaRouter", "ReplicaStatus"]
 
 
 class _Routed:
-    _chats: Chats[Any]
+    _chats: Chats
 
     @property
     def engines(self) -> tuple[ReuseEngine, ...]:
@@ -91,8 +87,17 @@ class ReplicaRouter(_Routed, ChatCalls):
         for client in clients:
             refuse_other_kind(client, asynchronous=False, twin="AsyncReplicaRouter")
         replicas = _replicas(clients, engines, tokens, max_imbalance, retry_seconds, clock)
-        window = Window(max_context_tokens, token_counter)
-        super().__init__(Chats(replicas, model, Sessions(threading.Lock, max_sessions), window, clock, tenants))
+        super().__init__(
+            Chats(
+                replicas,
+                model,
+                max_sessions=max_sessions,
+                max_context_tokens=max_context_tokens,
+                token_counter=token_counter,
+                clock=clock,
+                tenants=tenants,
+            )
+        )
 
     @classmethod
     def at(
@@ -136,8 +141,17 @@ class AsyncReplicaRouter(_Routed, AsyncChatCalls):
         for client in clients:
             refuse_other_kind(client, asynchronous=True, twin="ReplicaRouter")
         replicas = _replicas(clients, engines, tokens, max_imbalance, retry_seconds, clock, max_wait_ms)
-        window = Window(max_context_tokens, token_counter)
-        super().__init__(Chats(replicas, model, Sessions(asyncio.Lock, max_sessions), window, clock, tenants))
+        super().__init__(
+            Chats(
+                replicas,
+                model,
+                max_sessions=max_sessions,
+                max_context_tokens=max_context_tokens,
+                token_counter=token_counter,
+                clock=clock,
+                tenants=tenants,
+            )
+        )
 
     @classmethod
     def at(

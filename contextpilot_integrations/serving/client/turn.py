@@ -1,27 +1,17 @@
-"""One question without any input or output: what to send, and what the chunks of the answer add up to."""
+"""One question of a client without any input or output: what to send, and what the chunks of the answer add up to."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from contextpilot_core import (
-    ConfigError,
-    ContextBlock,
-    ContextRequest,
-    Message,
-    Observation,
-    Plan,
-    PromptTokens,
-    ReuseEngine,
-    Served,
-)
-from contextpilot_integrations.serving.chat import TokenCount, Usage, read_usage
-from contextpilot_integrations.serving.client.conversation import Conversation, History
+from contextpilot_core import ContextBlock, Message, Observation, Plan, PromptTokens
+from contextpilot_integrations.serving.chat import SALT, Asked, Entry, Setting, Turn, Usage, read_usage
+from contextpilot_integrations.serving.client.conversation import Conversation
 from contextpilot_integrations.serving.tokens import PromptTokenizer, read_token_ids
 
 REFUSED = frozenset({400, 422})
 
-Asked = Literal["usage", "token_ids"]
+Wanted = Literal["usage", "token_ids"]
 """What may be asked of a server besides the answer: the tokens of the prompt, counted, or one by one."""
 
 
@@ -53,7 +43,7 @@ class Question:
     ``parts``: the question when it is more than a text. ``is_text``: for a text prompt instead of a chat.
     """
 
-    blocks: Iterable[str | ContextBlock]
+    blocks: tuple[str | ContextBlock, ...]
     query: str
     parts: tuple[Message, ...] = ()
     is_text: bool = False
@@ -62,48 +52,23 @@ class Question:
     namespace: str
     options: Mapping[str, Any]
 
-    def request(self, messages: tuple[Message, ...] = ()) -> ContextRequest:
-        """Return the request to plan, on top of ``messages``."""
-        return ContextRequest(
-            blocks=self.blocks,  # type: ignore[arg-type]  # any iterable: the engine makes it a tuple
-            query=self.query,
-            instructions=self.instructions,
-            messages=messages,
-            session_id=self.session_id,
-            namespace=self.namespace,
-        )
 
-
-@dataclass(frozen=True)
-class Window:
-    """The context window in tokens (None: never full), and how they are counted."""
-
-    tokens: int | None
-    count: TokenCount
-
-    def __post_init__(self) -> None:
-        """Check the size. Raises `ConfigError`."""
-        if self.tokens is not None and (not isinstance(self.tokens, int) or self.tokens < 1):
-            raise ConfigError(f"max_context_tokens={self.tokens!r} must be at least 1, or None for no limit; change it")
-
-
-class Turn:
+class ClientTurn:
     """Made for one question of one conversation; planned when made, recorded by `finish`."""
 
     def __init__(
         self,
-        engine: ReuseEngine,
+        setting: Setting,
         conversation: Conversation,
         question: Question,
-        window: Window,
         clock: Callable[[], float],
         plan: Plan | None = None,
     ) -> None:
         """Plan the prompt, if ``plan`` is None. Raises `RequestError`, as ``engine.plan`` does."""
-        self._engine, self._conversation, self._question, self._window = engine, conversation, question, window
-        self._clock = clock
-        self._earlier: list[Plan] = []  # of the history, where it was planned anew for this turn
-        self._history, self.plan = self._fit(plan)
+        self._conversation, self._question, self._setting, self._clock = conversation, question, setting, clock
+        asked = Asked(question.query, question.blocks, question.parts)
+        room = None if setting.window is None else setting.window - _answer_tokens(question.options)
+        self._turn = Turn(setting, conversation.history, asked, room=room, scale=conversation.scale, plan=plan)
         self._sent_at = clock()
         self._first_at: float | None = None
         self._pieces: list[str] = []
@@ -116,10 +81,10 @@ class Turn:
     def prompt(self) -> tuple[Message, ...] | str:
         """What to send: the messages of a chat, or the text of a text prompt."""
         if self._question.is_text:
-            return "\n\n".join(message["content"] for message in self.plan.messages)
-        return self._history.prompt(self.plan, self._question.parts)
+            return "\n\n".join([message["content"] for message in self._turn.plan.messages])
+        return tuple(self._turn.prompt)
 
-    def arguments(self, asked: Collection[Asked]) -> dict[str, Any]:
+    def arguments(self, asked: Collection[Wanted]) -> dict[str, Any]:
         """Return the arguments of ``create`` and start the clock."""
         arguments: dict[str, Any] = {**self._question.options, "stream": True}
         if self._question.is_text:
@@ -135,13 +100,11 @@ class Turn:
 
     def sent(self) -> None:
         """Note that the server accepted the prompt: from now on it is in the cache."""
-        for plan in (*self._earlier, self.plan):
-            self._engine.commit(plan)
+        self._turn.sent()
 
     def failed(self) -> None:
         """Note that the prompt never reached the model."""
-        for plan in (self.plan, *self._earlier):
-            self._engine.abandon(plan)
+        self._turn.failed()
 
     def feed(self, chunk: Any) -> str:
         """Take one chunk of the stream; return the text that it adds to the answer."""
@@ -166,7 +129,7 @@ class Turn:
     def read_tokens(self, tokenizer: PromptTokenizer) -> PromptTokens | None:
         """Return the exact tokens of the prompt; waits for the token source. None: they cannot be told."""
         return tokenizer.read(
-            self.plan,
+            self._turn.plan,
             self.prompt,
             token_ids=self._token_ids,
             prompt_tokens=self._usage.prompt_tokens,
@@ -188,97 +151,28 @@ class Turn:
             self._remember(message)
         return ChatResult(
             answer=answer,
-            plan=self.plan,
+            plan=self._turn.plan,
             prompt=self.prompt,
             usage=self._usage,
             ttft_ms=None if self._first_at is None else 1000.0 * (self._first_at - self._sent_at),
             finish_reason=self._finish_reason,
             message=dict(message),
-            observation=self._engine.observe(self.plan, self._served(tokens)),
-        )
-
-    def _served(self, tokens: PromptTokens | None) -> Served:
-        return Served(
-            prompt_tokens=self._usage.prompt_tokens,
-            cached_tokens=self._usage.cached_tokens,
-            tokens=tokens,
-            cache_salt=self._extra("cache_salt"),
+            observation=self._turn.observe(self._usage, tokens, self._extra(SALT)),
         )
 
     def _extra(self, name: str) -> Any:
         return (self._question.options.get("extra_body") or {}).get(name)
 
     def _remember(self, answer: Message) -> None:
-        conversation, history = self._conversation, self._history
-        if self._window.tokens is not None:
-            sent = history.prompt(self.plan, self._question.parts)
-            conversation.learn_scale(sent, self._usage.prompt_tokens, self._window.count)
-        conversation.history = history.extended(self.plan, self._question.parts, answer)
-        conversation.engine = self._engine
+        conversation, turn = self._conversation, self._turn
+        conversation.scale = turn.scale(self._usage.prompt_tokens) or conversation.scale
+        conversation.history = (*turn.head, *turn.history, turn.entry, Entry(answer))
+        conversation.engine, conversation.last_plan = self._setting.engine, turn.plan
 
-    def _fit(self, plan: Plan | None) -> tuple[History, Plan]:
-        """Plan; when the prompt and the answer would not fit, without the oldest turns, down to half the window."""
-        history = self._conversation.history
-        if self._conversation.engine not in (None, self._engine):
-            history = self._moved(history)
-        if plan is None:
-            plan = self._plan(self._question.request(history.messages))
-        if self._window.tokens is None:
-            return history, plan
-        room = self._window.tokens - self._answer_tokens()
-        while history.turns and self._size(history.prompt(plan, self._question.parts)) > room:
-            self._engine.abandon(plan)
-            history = history.trimmed(self._window.tokens / 2, self._size, self._planned_again)
-            plan = self._plan(self._question.request(history.messages))
-        return history, plan
 
-    def _plan(self, request: ContextRequest) -> Plan:
-        return self._engine.plan(
-            request.blocks,
-            query=request.query,
-            instructions=request.instructions,
-            messages=request.messages,
-            session_id=request.session_id,
-            namespace=request.namespace,
-            commit=False,
-        )
-
-    def _planned_again(self, history: History) -> History:
-        """Return the history with every turn planned again; they are sent with the prompt of this turn."""
-        for earlier in reversed(self._earlier):
-            self._engine.abandon(earlier)
-        self._earlier.clear()
-        replayed = History(history.head)
-        for turn in history.turns:
-            again = self._plan(replayed.again(turn))
-            self._earlier.append(again)
-            replayed = replayed.extended(again, turn.parts, turn.answer)
-        return replayed
-
-    def _moved(self, history: History) -> History:
-        """Return a history of another engine, as it was sent, with the turns that this engine renders alike planned.
-
-        It does not where the other one had forgotten messages, or knew other ones. Such a turn stays as it is, for
-        this engine a message that others wrote: its blocks are known where they stand whole, its labels are in doubt.
-        """
-        moved = History(history.head)
-        for turn in history.turns:
-            again = self._engine.plan(**vars(moved.again(turn)), order=turn.order, commit=False)
-            replayed = moved.extended(again, turn.parts, turn.answer)
-            if replayed.turns[-1].context == turn.context:
-                self._earlier.append(again)
-                moved = replayed
-            else:
-                self._engine.abandon(again)
-                moved = moved.with_turn(turn)
-        return moved
-
-    def _size(self, messages: tuple[Message, ...]) -> float:
-        return self._conversation.size(messages, self._window.count)
-
-    def _answer_tokens(self) -> int:
-        asked = (self._question.options.get(name) for name in ("max_completion_tokens", "max_tokens"))
-        return next((tokens for tokens in asked if isinstance(tokens, int)), 0)
+def _answer_tokens(options: Mapping[str, Any]) -> int:
+    asked = (options.get(name) for name in ("max_completion_tokens", "max_tokens"))
+    return next((tokens for tokens in asked if isinstance(tokens, int)), 0)
 
 
 def may_refuse(error: Exception) -> bool:

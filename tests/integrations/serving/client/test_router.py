@@ -14,10 +14,10 @@ from contextpilot_core import EngineConfig, ReuseEngine
 from contextpilot_core.errors import ConfigError, RequestError
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.serving.chat.tenants import Tenants
+from contextpilot_integrations.serving.client.calls import Chats
 from contextpilot_integrations.serving.client.conversation import Conversation
 from contextpilot_integrations.serving.client.replicas import Replica, Replicas
 from contextpilot_integrations.serving.client.router import AsyncReplicaRouter, ReplicaRouter
-from contextpilot_integrations.serving.client.turn import Question, Turn, Window
 from tests.conftest import require
 from tests.integrations.chat_server import breaking_off, chat_server, completing, good, refusing
 
@@ -189,15 +189,13 @@ def test_the_imbalance_is_bounded_whatever_happens(bound, events):
     replicas = Replicas(
         [Replica(Chat, ReuseEngine(), f"{n}") for n in range(3)], max_imbalance=bound, retry_seconds=1, clock=clock
     )
+    options = {"max_sessions": 9, "max_context_tokens": None, "token_counter": len, "tenants": None}
+    chats = Chats(replicas, "m", clock=clock, **options)
     waiting = []
     for number, how in events:
-        question = Question(
-            blocks=[document(str(number))], query="?", instructions="", session_id=None, namespace="n", options={}
-        )
-        conversation = Conversation()
-        make = lambda engine, plan: Turn(engine, conversation, question, Window(None, len), clock, plan)  # noqa: B023, E731
+        question = chats.question([document(str(number))], "?", None, "", "default", {})
         up = [status.outstanding for status in replicas.status() if status.up]
-        attempt = next(replicas.attempts(question, conversation, make))
+        attempt = next(chats.attempts(question, Conversation()))
         if not attempt.is_probe:
             assert attempt.replica.outstanding <= min(up) + bound
         waiting.append(attempt)

@@ -1,0 +1,148 @@
+"""Questions of a conversation planned again: when their history changed, the window is full, or the engine forgot.
+
+Bytes stay as they are wherever that is right: a question is planned in the order in which it was sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from contextpilot_core import ConfigError, Message, Plan, RequestError, ReuseEngine, TokenCounter
+from contextpilot_core.prompt import HistoryDigest, message_text
+from contextpilot_integrations.serving.chat.entries import Asked, Entry, read, sent, split_turns
+from contextpilot_integrations.serving.chat.sizes import message_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What all questions of a conversation share.
+
+    ``prefix`` stands before every prompt, and so do ``instructions`` where no message is a system message. ``stored``:
+    whether somebody else keeps the messages, and may change them. ``window``: tokens of prompt and answer together,
+    None for no limit; ``count`` estimates them.
+    """
+
+    engine: ReuseEngine
+    count: TokenCounter
+    window: int | None = None
+    namespace: str = "default"
+    session_id: str | None = None
+    instructions: str = ""
+    prefix: tuple[Message, ...] = ()
+    stored: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the window. Raises `ConfigError`."""
+        window = self.window
+        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+            raise ConfigError(
+                f"max_context_tokens={window!r} must be a whole number of at least 1; give the model's window, or None "
+                "for no limit"
+            )
+
+    def plan(self, asked: Asked, history: Sequence[Entry]) -> Plan:
+        """Plan a question on top of ``history``, in flight; in its own order where it has one that fits."""
+        request = {
+            "query": asked.query,
+            "instructions": self.instructions,
+            "messages": [*self.prefix, *read(history)],
+            "session_id": self.session_id,
+            "namespace": self.namespace,
+            "commit": False,
+        }
+        if asked.order is not None:
+            try:
+                return self.engine.plan(asked.blocks, order=asked.order, **request)  # type: ignore[arg-type]
+            except RequestError:
+                pass  # a store may have changed it
+        return self.engine.plan(asked.blocks, **request)  # type: ignore[arg-type]
+
+    def entry(self, plan: Plan, asked: Asked, history: Sequence[Entry]) -> Entry:
+        """Return the message of a plan that was made of ``asked`` on top of ``history``."""
+        base = HistoryDigest(read(history)).value if self.stored and plan.names_history else ""
+        message = {"role": "user", "content": plan.message_text} if plan.message_text else None
+        return Entry(message, replace(asked, order=plan.order, base=base))
+
+    def prompt(self, plan: Plan, history: Sequence[Entry], made: Entry) -> list[Message]:
+        """Return the messages to send: what stands before, the history, the question."""
+        return [*self.system(plan), *self.prefix, *sent([*history, made])]
+
+    def system(self, plan: Plan) -> tuple[Message, ...]:
+        """Return the system message that the instructions made, if they did."""
+        return plan.messages[: len(plan.messages) - len(plan.request.messages) - bool(plan.message_text)]
+
+    def counted(self, messages: Sequence[Message]) -> int:
+        """Return the counted tokens of messages."""
+        return sum([message_tokens(message, self.count) for message in messages])
+
+
+def sound(setting: Setting, history: Sequence[Entry]) -> tuple[list[Entry], list[Plan]]:
+    """Return the messages, and plans for those that had to be planned again.
+
+    They are ours from the first one on whose hints name a history that is no more: a hint must never dangle.
+    """
+    kept: list[Entry] = []
+    plans: list[Plan] = []
+    digest = HistoryDigest()
+    for entry in history:
+        if entry.asked is not None and (plans or entry.asked.base not in ("", digest.value)):
+            entry = again(setting, entry.asked, kept, plans)
+        kept.append(entry)
+        for message in entry.read:
+            digest.add(message)
+    return kept, plans
+
+
+def again(setting: Setting, asked: Asked, history: Sequence[Entry], plans: list[Plan]) -> Entry:
+    """Return the message of a question that is planned again on top of ``history``; append its plan to ``plans``."""
+    plan = setting.plan(asked, history)
+    plans.append(plan)
+    return setting.entry(plan, asked, history)
+
+
+def unknown(setting: Setting, plan: Plan, history: Sequence[Entry]) -> list[int]:
+    """Return the places of our messages that show documents and that the engine does not know, by ``plan``."""
+    if not setting.engine.config.dedup:
+        return []
+    recognised = iter(plan.recognised[len(setting.prefix) :])
+    places = [(place, all([next(recognised) for _ in entry.read][:1])) for place, entry in enumerate(history)]
+    return [place for place, known in places if not known and _shows_documents(history[place])]
+
+
+def remind(setting: Setting, history: Sequence[Entry], places: Sequence[int]) -> list[Plan]:
+    """Plan messages of ours again that the engine has forgotten; where that gives the same text, it knows them again.
+
+    Another text is no harm: the message stays, and is for the engine one that others wrote.
+    """
+    plans: list[Plan] = []
+    for place in places:
+        entry = history[place]
+        if entry.asked is not None and entry.message is not None:
+            plan = setting.plan(entry.asked, history[:place])
+            if plan.message_text == message_text(entry.message):
+                plans.append(plan)
+            else:
+                setting.engine.abandon(plan)
+    return plans
+
+
+def shortened(setting: Setting, history: Sequence[Entry], tokens: float) -> tuple[list[Entry], list[Plan]]:
+    """Return the messages without their oldest turns, as few as bring them to ``tokens``, but one at least.
+
+    The turns that stay are planned again, as their hints may name what is gone; that can make them larger.
+    """
+    head, turns = split_turns(history)
+    while True:
+        turns = turns[1:]
+        if turns and setting.counted(sent([*head, *[entry for turn in turns for entry in turn]])) > tokens:
+            continue
+        kept, plans = list(head), list[Plan]()
+        for entry in [entry for turn in turns for entry in turn]:
+            kept.append(entry if entry.asked is None else again(setting, entry.asked, kept, plans))
+        if not turns or setting.counted(sent(kept)) <= tokens:
+            return kept, plans
+        for plan in reversed(plans):
+            setting.engine.abandon(plan)
+
+
+def _shows_documents(entry: Entry) -> bool:
+    return entry.asked is not None and bool(entry.asked.blocks) and entry.message is not None

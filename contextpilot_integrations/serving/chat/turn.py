@@ -1,0 +1,156 @@
+"""One question of a conversation without any input or output: what to send, and what to keep of it.
+
+Every chat of ours is this and a translation: the clients, LangChain's chat, LlamaIndex's chat engine.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from time import perf_counter
+
+from contextpilot_core import Message, Observation, Plan, PromptTokens, Served
+from contextpilot_integrations.serving.chat.entries import Asked, Entry
+from contextpilot_integrations.serving.chat.figures import TurnFigures
+from contextpilot_integrations.serving.chat.replan import Setting, remind, shortened, sound, unknown
+from contextpilot_integrations.serving.chat.usage import Usage
+
+
+class Turn:
+    """Made for one question on top of the messages of its session; planned when made.
+
+    ``entry`` is the question as it is sent, ``history`` what is sent before it: the messages as they were given, unless
+    the window was full, or somebody changed what hints name: then ``rewritten`` is true, and ``history`` replaces them.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        history: Sequence[Entry],
+        asked: Asked,
+        *,
+        room: float | None = None,
+        scale: float = 1.0,
+        plan: Plan | None = None,
+    ) -> None:
+        """Plan the prompt, unless ``plan`` was made for it. Raises `RequestError`: the engine refuses.
+
+        ``room``: tokens that the prompt may have at most, None for no limit; ``scale``: those of the server per counted
+        one.
+        """
+        started = perf_counter()
+        self._setting, self._asked = setting, asked
+        self._earlier: list[Plan] = []  # of the history, where it was planned again for this turn
+        self.history, self.rewritten = list(history), False
+        try:
+            self._prepare(plan)
+            if room is not None:
+                self._fit(room, scale)
+        except BaseException:
+            self.failed()
+            raise
+        self.plan_seconds = perf_counter() - started
+
+    @property
+    def head(self) -> list[Entry]:
+        """The system message that stands before the history, where the instructions made one: for whoever keeps it."""
+        return [Entry(message) for message in self._setting.system(self.plan)]
+
+    @property
+    def prompt(self) -> list[Message]:
+        """The messages to send."""
+        return self._setting.prompt(self.plan, self.history, self.entry)
+
+    def _prepare(self, plan: Plan | None) -> None:
+        """Plan on top of a history that is sound, and that the engine knows."""
+        if self._setting.stored:
+            self.history, self._earlier = sound(self._setting, self.history)
+            self.rewritten = bool(self._earlier)
+        self._plan(plan)
+        forgotten = unknown(self._setting, self.plan, self.history)
+        if forgotten:
+            self._setting.engine.abandon(self.plan)
+            self._earlier += remind(self._setting, self.history, forgotten)
+            self._plan(None)
+
+    def _plan(self, plan: Plan | None) -> None:
+        setting = self._setting
+        self.plan = setting.plan(self._asked, self.history) if plan is None else plan
+        self.entry = setting.entry(self.plan, self._asked, self.history)
+        self._tokens = setting.counted(self.prompt)
+        asked = replace(self.entry.asked or self._asked, tokens=self._tokens)
+        self.entry = replace(self.entry, asked=asked)
+
+    def _fit(self, room: float, scale: float) -> None:
+        """While the prompt is larger than its room, drop the oldest turns down to half the window, and plan again."""
+        half = (self._setting.window or room) / 2 / scale
+        while any(entry.is_question for entry in self.history) and scale * self._tokens > room:
+            self.failed()
+            self.history, self._earlier = shortened(self._setting, self.history, half)
+            self.rewritten = True
+            self._plan(None)
+
+    @contextmanager
+    def sending(self) -> Iterator[Callable[[], None]]:
+        """Tell the engine whether the model has had the prompt: it has when the block ends without an error.
+
+        Yields what a stream calls with its first chunk: from then on it has, whatever happens.
+        """
+        started = False
+
+        def start() -> None:
+            nonlocal started
+            if not started:
+                started = True
+                self.sent()
+
+        try:
+            yield start
+        except BaseException:
+            if not started:
+                self.failed()
+            raise
+        start()
+
+    def sent(self) -> None:
+        """Note that the server has taken the prompt: from now on it is in its cache."""
+        engine = self._setting.engine
+        for plan in (*self._earlier, self.plan):
+            if not engine.commit(plan):
+                # The answer took longer than a plan may be in flight, and the engine has forgotten it.
+                again = engine.plan(**vars(plan.request), order=plan.order, commit=False)
+                (engine.commit if again.messages == plan.messages else engine.abandon)(again)
+
+    def failed(self) -> None:
+        """Note that the prompt never reached the model: as if nothing had been planned."""
+        for plan in (getattr(self, "plan", None), *reversed(self._earlier)):
+            if plan is not None:
+                self._setting.engine.abandon(plan)
+        self._earlier = []
+
+    def scale(self, prompt_tokens: int | None) -> float | None:
+        """Return the server's tokens per counted one, None while they are unknown."""
+        return prompt_tokens / self._tokens if prompt_tokens and self._tokens else None
+
+    def observe(self, usage: Usage, tokens: PromptTokens | None, cache_salt: str | None) -> Observation:
+        """Tell the engine what the server reported with the answer, and the prompt's exact tokens and salt."""
+        served = Served(
+            prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens, tokens=tokens, cache_salt=cache_salt
+        )
+        return self._setting.engine.observe(self.plan, served)
+
+    def figures(self, usage: Usage, tokens: PromptTokens | None, cache_salt: str | None) -> TurnFigures:
+        """Do as `observe`, and return the figures of this turn."""
+        observation = self.observe(usage, tokens, cache_salt)
+        stats = self._setting.engine.stats()
+        return TurnFigures(
+            request_id=self.plan.request_id,
+            plan_seconds=self.plan_seconds,
+            prompt_tokens=usage.prompt_tokens,
+            predicted=observation.predicted,
+            reported=observation.reported,
+            hit_rate=usage.hit_rate,
+            source=observation.source,
+            drift=stats.drift,
+            live_contexts=stats.live_requests,
+            evictions=stats.evictions,
+        )
