@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, closing
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -21,9 +22,9 @@ from contextpilot_integrations.langchain.chat.history import (
     save,
 )
 from contextpilot_integrations.langchain.chat.llm import model_call
-from contextpilot_integrations.langchain.chat.turn import ChatSettings, ChatTurn
+from contextpilot_integrations.langchain.chat.turn import ChatTurn
 from contextpilot_integrations.langchain.sessions import session_of
-from contextpilot_integrations.serving.chat import Tenants, TurnLocks
+from contextpilot_integrations.serving.chat import Setting, Tenants, TurnLocks
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
 ChatInput: TypeAlias = str | Mapping[str, Any] | HumanMessage
@@ -75,15 +76,12 @@ def create_contextpilot_chat(
         ConfigError: a value breaks its rule.
     """
     engine = ReuseEngine() if engine is None else engine
-    settings = ChatSettings(
-        engine=engine,
-        instructions=instructions,
-        namespace=namespace,
-        window=max_context_tokens,
-        count=token_counter,
-        tokenizer=PromptTokenizer(tokens) if tokens is not None and engine.follows_events else None,
+    setting = Setting(
+        engine=engine, count=token_counter, window=max_context_tokens, namespace=namespace, instructions=instructions
     )
-    return ContextPilotChat(retriever, llm, settings, history or MemoryHistories(max_sessions), session_id, tenants)
+    tokenizer = PromptTokenizer(tokens) if tokens is not None and engine.follows_events else None
+    histories = history or MemoryHistories(max_sessions)
+    return ContextPilotChat(retriever, llm, setting, tokenizer, histories, session_id, tenants)
 
 
 class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
@@ -96,27 +94,31 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         self,
         retriever: Runnable[str, list[Document]],
         llm: Runnable[Any, BaseMessage],
-        settings: ChatSettings,
+        setting: Setting,
+        tokenizer: PromptTokenizer | None,
         get_history: GetHistory,
         session_id: str | None,
         tenants: Tenants | None,
     ) -> None:
-        self._retriever, self._llm, self._settings = retriever, llm, settings
+        self._retriever, self._llm, self._setting, self._tokenizer = retriever, llm, setting, tokenizer
         self._get_history, self._session_id, self._tenants = get_history, session_id, tenants
         self._locks = TurnLocks()
 
     @property
     def engine(self) -> ReuseEngine:
         """The engine that plans the prompts."""
-        return self._settings.engine
+        return self._setting.engine
 
     def history(self, session_id: str) -> list[BaseMessage]:
         """Return a session's messages with their contexts."""
         return list(self._get_history(session_id).messages)
 
-    def reset(self, session_id: str) -> None:
-        """Forget a session's messages; its next question starts anew."""
-        self._get_history(session_id).clear()
+    def reset(self, session_id: str) -> bool:
+        """Forget a session's messages; its next question starts anew. Returns whether there were any."""
+        history = self._get_history(session_id)
+        known = bool(history.messages)
+        history.clear()
+        return known
 
     def invoke(self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any) -> BaseMessage:
         """Return the answer to a question."""
@@ -126,7 +128,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             history, question = self._history(session_id), _question(asked)
             documents = self._retriever.invoke(question, config)
             turn = self._turn(history.messages, question, documents, session_id, kwargs)
-            with turn.sending():
+            with turn.turn.sending():
                 reply = self._llm.invoke(turn.prompt, config, **turn.arguments)
             save(history, turn.added(reply), turn.rewritten)
             tell(turn.figures(reply), config)
@@ -145,7 +147,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             history, question = self._history(session_id), _question(asked)
             documents = await self._retriever.ainvoke(question, config)
             turn = self._turn(await aload(history), question, documents, session_id, kwargs)
-            with turn.sending():
+            with turn.turn.sending():
                 reply = await self._llm.ainvoke(turn.prompt, config, **turn.arguments)
             await asave(history, turn.added(reply), turn.rewritten)
             await atell(await turn.afigures(reply), config)
@@ -165,9 +167,9 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             documents = self._retriever.invoke(question, config)
             turn = self._turn(history.messages, question, documents, session_id, kwargs)
             whole: Any = None
-            with turn.sending() as started:
+            with turn.turn.streaming() as chunk_came:
                 for chunk in self._llm.stream(turn.prompt, config, **turn.arguments):
-                    started()
+                    chunk_came()
                     yield chunk
                     whole = chunk if whole is None else whole + chunk
             if whole is not None:
@@ -175,10 +177,10 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                 tell(turn.figures(whole), config)
 
         chunks: Any = self._transform_stream_with_config(iter([input]), answer, config)
-        with self._locks.hold(session_id), closing(chunks):
+        with self._locks.hold(session_id) as keep, closing(chunks):
             for chunk in chunks:
                 yield chunk
-                self._locks.keep(session_id)
+                keep()
 
     async def astream(
         self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any
@@ -193,9 +195,9 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             documents = await self._retriever.ainvoke(question, config)
             turn = self._turn(await aload(history), question, documents, session_id, kwargs)
             whole: Any = None
-            with turn.sending() as started:
+            with turn.turn.streaming() as chunk_came:
                 async for chunk in self._llm.astream(turn.prompt, config, **turn.arguments):
-                    started()
+                    chunk_came()
                     yield chunk
                     whole = chunk if whole is None else whole + chunk
             if whole is not None:
@@ -203,10 +205,10 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                 await atell(await turn.afigures(whole), config)
 
         chunks: Any = self._atransform_stream_with_config(_once(input), answer, config)
-        async with self._locks.ahold(session_id), aclosing(chunks):
+        async with self._locks.ahold(session_id) as keep, aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
-                self._locks.keep(session_id)
+                keep()
 
     def _session(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> str | None:
         """Take the session id out of the arguments of a call, or find it elsewhere."""
@@ -223,8 +225,9 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         session_id: str | None,
         kwargs: Mapping[str, Any],
     ) -> ChatTurn:
-        call = model_call(self._llm, kwargs, self._tenants, self._settings.namespace)
-        return ChatTurn(self._settings, messages, question, documents, session_id=session_id, call=call)
+        call = model_call(self._llm, kwargs, self._tenants, self._setting.namespace)
+        setting = replace(self._setting, session_id=session_id)
+        return ChatTurn(setting, self._tokenizer, messages, question, documents, call)
 
 
 def _question(asked: ChatInput) -> str:

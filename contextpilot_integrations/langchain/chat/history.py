@@ -1,14 +1,14 @@
 """The history of a chat as LangChain messages, context included, and what is needed to plan its turns again."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from threading import Lock
+from dataclasses import asdict
 from typing import Protocol, TypeAlias
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from contextpilot_core import ConfigError, ContextBlock, EngineConfig, Message
+from contextpilot_integrations.recent import Recent
+from contextpilot_integrations.serving.chat import Asked, Entry
 
 CONTEXT = "contextpilot"
 """Key in ``additional_kwargs`` of a user message of ours: its question and its documents. It is never sent."""
@@ -62,19 +62,12 @@ class MemoryHistories:
     def __init__(self, max_sessions: int) -> None:
         """Keep at most ``max_sessions``. Raises `ConfigError`."""
         if isinstance(max_sessions, bool) or not isinstance(max_sessions, int) or max_sessions < 1:
-            raise ConfigError(f"max_sessions={max_sessions!r} must be a whole number of at least 1; change it")
-        self._limit = max_sessions
-        self._known: OrderedDict[str, MemoryHistory] = OrderedDict()
-        self._lock = Lock()
+            raise ConfigError(f"max_sessions={max_sessions!r} must be a whole number of at least 1; 1_000 is usual")
+        self._known: Recent[str, MemoryHistory] = Recent(max_sessions)
 
     def __call__(self, session_id: str) -> MemoryHistory:
         """Return the history of a session, a new one where there is none."""
-        with self._lock:
-            found = self._known.setdefault(session_id, MemoryHistory())
-            self._known.move_to_end(session_id)
-            if len(self._known) > self._limit:
-                self._known.popitem(last=False)
-            return found
+        return self._known.get(session_id, MemoryHistory)
 
 
 def save(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool) -> None:
@@ -102,36 +95,51 @@ async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewrit
         await history.aadd_messages(messages)
 
 
-@dataclass(frozen=True)
-class TurnContext:
-    """What a user message of ours was made of.
-
-    ``tokens``: what our counter said of the whole prompt, to be compared with what the model says. ``base``: digest of
-    the history that its hints name, "" without such hints.
-    """
-
-    query: str
-    blocks: tuple[ContextBlock, ...]
-    tokens: int
-    base: str = ""
+def entry_of(message: BaseMessage) -> Entry:
+    """Return a message as our chats read it: role and content, and what one of ours was planned from."""
+    return Entry(as_openai(message), _asked_of(message), message)
 
 
-def context_message(text: str, context: TurnContext, config: EngineConfig) -> HumanMessage:
-    """Return the user message of a turn, with what it takes to plan the turn again."""
+def message_of(entry: Entry, config: EngineConfig) -> BaseMessage:
+    """Return the message of an entry: as it was given, or a new user message with what it takes to plan it again."""
+    if isinstance(entry.origin, BaseMessage):
+        return entry.origin
+    text, asked = str(entry.message["content"]) if entry.message is not None else "", entry.asked
+    if asked is None:
+        return HumanMessage(text)
     # Only a renderer sees more of a block than its text; metadata may be large, and hold what a store cannot keep.
-    whole = config.renderer is not None
-    blocks = [asdict(block) if whole else {"text": block.text} for block in context.blocks]
-    kept = {"query": context.query, "blocks": blocks, "tokens": context.tokens, "base": context.base}
+    blocks = [block if isinstance(block, ContextBlock) else ContextBlock(text=block) for block in asked.blocks]
+    kept = {
+        "query": asked.query,
+        "blocks": [{"text": block.text} if config.renderer is None else asdict(block) for block in blocks],
+        "order": list(asked.order or ()),
+        "tokens": asked.tokens,
+        "base": asked.base,
+    }
     return HumanMessage(text, additional_kwargs={CONTEXT: kept})
 
 
-def context_of(message: BaseMessage) -> TurnContext | None:
-    """Return what a user message of ours was made of; None for any other message."""
+def _asked_of(message: BaseMessage) -> Asked | None:
     kept = message.additional_kwargs.get(CONTEXT)
     if not isinstance(message, HumanMessage) or not isinstance(kept, dict):
         return None
-    blocks = tuple(ContextBlock(**block) for block in kept["blocks"])
-    return TurnContext(kept["query"], blocks, kept["tokens"], kept.get("base", ""))
+    order = kept.get("order")
+    return Asked(
+        kept["query"],
+        tuple([ContextBlock(**block) for block in kept["blocks"]]),
+        order=None if order is None else tuple(order),
+        base=kept.get("base", ""),
+        tokens=kept["tokens"],
+    )
+
+
+def reported_scale(history: Sequence[Entry]) -> float:
+    """Return what the model last reported for a prompt, per token that we had counted; 1 while it did not."""
+    for question, answer in zip(history[-2::-1], history[:0:-1], strict=True):
+        usage = answer.origin.usage_metadata if isinstance(answer.origin, AIMessage) else None
+        if question.asked is not None and question.asked.tokens > 0 and usage is not None and usage["input_tokens"] > 0:
+            return usage["input_tokens"] / question.asked.tokens
+    return 1.0
 
 
 def as_sent(message: BaseMessage) -> BaseMessage:
@@ -145,15 +153,3 @@ def as_sent(message: BaseMessage) -> BaseMessage:
 def as_openai(message: BaseMessage) -> Message:
     """Return role and content, which is all that the engine looks at."""
     return {"role": _ROLES.get(message.type, message.type), "content": message.content}
-
-
-def split_turns(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[list[BaseMessage]]]:
-    """Return what stands before the first user message, and the turns, each from a user message to the next."""
-    head: list[BaseMessage] = []
-    turns: list[list[BaseMessage]] = []
-    for message in messages:
-        if isinstance(message, HumanMessage):
-            turns.append([message])
-        else:
-            (turns[-1] if turns else head).append(message)
-    return head, turns

@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import lru_cache
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -27,10 +28,11 @@ from llama_index_instrumentation import get_dispatcher
 
 from contextpilot_core import ConfigError, Plan, PromptTokens, ReuseEngine
 from contextpilot_integrations.llama_index.chat.events import TurnEvent
-from contextpilot_integrations.llama_index.chat.llm import extra_body, prompt_limit, salted
-from contextpilot_integrations.llama_index.chat.turn import Turn, Turns
+from contextpilot_integrations.llama_index.chat.history import openai_form
+from contextpilot_integrations.llama_index.chat.llm import extra_body, salted, window_and_room
+from contextpilot_integrations.llama_index.chat.turn import ChatTurn
 from contextpilot_integrations.llama_index.sessions import find_session
-from contextpilot_integrations.serving.chat import Tenants, Usage, read_usage
+from contextpilot_integrations.serving.chat import Setting, Tenants, Usage, read_usage
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
 _dispatcher = get_dispatcher(__name__)
@@ -46,8 +48,8 @@ class ContextPilotChatEngine(BaseChatEngine):
     called for every question, with or without documents. The memory's messages hold the documents:
     `question_of(message)` gives the question alone.
 
-    Above ``token_limit`` the oldest turns are dropped, whole, down to half of it, so that the next turns extend
-    each other again. Ask one question at a time; a new one waits until the model has streamed the last answer.
+    When the context window is full, the oldest turns are dropped, whole, down to half of it, so that the next turns
+    extend each other again. Ask one question at a time; a new one waits until the model has streamed the last answer.
 
     A `TurnEvent` tells LlamaIndex's event handlers the figures of each answer.
     """
@@ -61,7 +63,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         memory: BaseMemory | None = None,
         prefix_messages: Sequence[ChatMessage] = (),
         node_postprocessors: Sequence[BaseNodePostprocessor] = (),
-        token_limit: int | None = None,
+        max_context_tokens: int | None = None,
         session_id: str | None = None,
         namespace: str = "default",
         tenants: Tenants | None = None,
@@ -77,8 +79,8 @@ class ContextPilotChatEngine(BaseChatEngine):
             memory: holds the conversation; None is one in this process. All messages in it are sent, up to the limit.
             prefix_messages: stand before every prompt.
             node_postprocessors: applied to what was retrieved.
-            token_limit: tokens of a prompt. None is the LLM's context window less the answer; a memory's own
-                ``token_limit`` holds as well.
+            max_context_tokens: the context window, for prompt and answer (``max_tokens`` of the LLM). None is the LLM's
+                own; a memory's ``token_limit`` holds as well.
             session_id: names the conversation for the engine, if the surroundings do not (as in the postprocessor).
             namespace: nothing crosses it.
             tenants: sends every prompt under the ``cache_salt`` of the namespace (vLLM, SGLang), in the ``extra_body``
@@ -88,28 +90,30 @@ class ContextPilotChatEngine(BaseChatEngine):
             callback_manager: None is ``Settings.callback_manager``.
 
         Raises:
-            ConfigError: ``token_limit`` is below 1, the memory has ``memory_blocks``, or ``tenants`` cannot be kept
-                apart with this LLM.
+            ConfigError: ``max_context_tokens`` is below 1, the memory has ``memory_blocks``, or ``tenants`` cannot be
+                kept apart with this LLM.
         """
         self._retriever = retriever
         llm = Settings.llm if llm is None else llm
         self._llm = llm if tenants is None else salted(llm, tenants, namespace)
-        limit = prompt_limit(token_limit, self._llm, memory)
+        window, self._room = window_and_room(max_context_tokens, self._llm, memory)
         # `Memory` would count all tokens anew for every message, and keep a thread and an event loop for its database.
-        self._memory = ChatMemoryBuffer.from_defaults(token_limit=limit) if memory is None else memory
+        self._memory = ChatMemoryBuffer.from_defaults(token_limit=self._room) if memory is None else memory
         self._postprocessors = list(node_postprocessors)
-        self._session_id = session_id
+        self._session_id, self._prefix = session_id, list(prefix_messages)
         engine = ReuseEngine() if engine is None else engine
+        tokenizer = getattr(self._memory, "tokenizer_fn", None) or get_tokenizer()
+        self._setting = Setting(
+            engine=engine,
+            count=lru_cache(maxsize=4_096)(lambda text: len(tokenizer(text))),  # of a long history, the new alone
+            window=window,
+            namespace=namespace,
+            prefix=tuple(openai_form(self._prefix)),
+        )
         # Only where the server has messages, too: else LlamaIndex makes the prompt.
         follows = engine.follows_events and self._llm.metadata.is_chat_model
-        self._turns = Turns(
-            engine,
-            prefix=prefix_messages,
-            limit=limit,
-            tokenizer=getattr(self._memory, "tokenizer_fn", None) or get_tokenizer(),
-            namespace=namespace,
-            exact=PromptTokenizer(tokens) if tokens is not None and follows else None,
-        )
+        self._tokenizer = PromptTokenizer(tokens) if tokens is not None and follows else None
+        self._scale = 1.0  # tokens that the server reports per token counted here
         self._last_plan: Plan | None = None
         self._last_usage = Usage()
         self._writing: threading.Thread | asyncio.Task[None] | None = None  # the answer that is being streamed
@@ -159,17 +163,19 @@ class ContextPilotChatEngine(BaseChatEngine):
         """What the server said about the latest answer; streams say it with the LLM's ``stream_options`` only."""
         return self._last_usage
 
-    def reset(self) -> None:
-        """Empty the memory."""
+    def reset(self) -> bool:  # type: ignore[override]  # the framework's returns nothing
+        """Empty the memory. Returns whether it held anything."""
+        known = bool(self._memory.get_all())
         self._memory.reset()
+        return known
 
     @trace_method("chat")
     def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
         """Answer a question; ``chat_history`` replaces what the memory holds."""
         turn = self._ask(message, chat_history)
-        with self._turns.sending(turn):
-            answer = self._llm.chat(turn.prompt)
-        messages = self._answered(turn, answer, self._turns.read_tokens(turn, read_usage(answer.raw)))
+        with turn.turn.sending():
+            answer = self._llm.chat(turn.prompt(self._prefix))
+        messages = self._answered(turn, answer, turn.read_tokens(self._tokenizer, read_usage(answer.raw)))
         if turn.rewritten:
             self._memory.set([*turn.history, *messages])
         else:
@@ -180,9 +186,9 @@ class ContextPilotChatEngine(BaseChatEngine):
     async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
         """Answer a question, as `chat`."""
         turn = await self._aask(message, chat_history)
-        with self._turns.sending(turn):
-            answer = await self._llm.achat(turn.prompt)
-        messages = self._answered(turn, answer, await self._turns.aread_tokens(turn, read_usage(answer.raw)))
+        with turn.turn.sending():
+            answer = await self._llm.achat(turn.prompt(self._prefix))
+        messages = self._answered(turn, answer, await turn.aread_tokens(self._tokenizer, read_usage(answer.raw)))
         if turn.rewritten:
             await self._memory.aset([*turn.history, *messages])
         else:
@@ -193,8 +199,8 @@ class ContextPilotChatEngine(BaseChatEngine):
     def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> StreamingAgentChatResponse:
         """Answer a question piece by piece, as `chat`; the memory holds the turn once the answer is complete."""
         turn = self._ask(message, chat_history)
-        with self._turns.sending(turn):
-            chunks = self._llm.stream_chat(turn.prompt)
+        with turn.turn.opening():
+            chunks = self._llm.stream_chat(turn.prompt(self._prefix))
         response = StreamingAgentChatResponse(
             chat_stream=self._watched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
         )
@@ -209,8 +215,8 @@ class ContextPilotChatEngine(BaseChatEngine):
     ) -> StreamingAgentChatResponse:
         """Answer a question piece by piece, as `stream_chat`."""
         turn = await self._aask(message, chat_history)
-        with self._turns.sending(turn):
-            chunks = await self._llm.astream_chat(turn.prompt)
+        with turn.turn.opening():
+            chunks = await self._llm.astream_chat(turn.prompt(self._prefix))
         response = StreamingAgentChatResponse(
             achat_stream=self._awatched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
         )
@@ -218,7 +224,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         response.awrite_response_to_history_task = self._writing = task
         return response
 
-    def _ask(self, message: str, chat_history: list[ChatMessage] | None) -> Turn:
+    def _ask(self, message: str, chat_history: list[ChatMessage] | None) -> ChatTurn:
         if isinstance(self._writing, threading.Thread):
             self._writing.join()
         if chat_history is not None:
@@ -228,7 +234,7 @@ class ContextPilotChatEngine(BaseChatEngine):
             nodes = postprocessor.postprocess_nodes(nodes, query_bundle=QueryBundle(message))
         return self._plan(message, nodes, self._memory.get_all())
 
-    async def _aask(self, message: str, chat_history: list[ChatMessage] | None) -> Turn:
+    async def _aask(self, message: str, chat_history: list[ChatMessage] | None) -> ChatTurn:
         if isinstance(self._writing, threading.Thread):
             await asyncio.to_thread(self._writing.join)
         elif self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
@@ -240,56 +246,53 @@ class ContextPilotChatEngine(BaseChatEngine):
             nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=QueryBundle(message))
         return self._plan(message, nodes, await self._memory.aget_all())
 
-    def _plan(self, message: str, nodes: list[NodeWithScore], stored: list[ChatMessage]) -> Turn:
-        session_id = find_session(self._session_id, self._memory)
-        turn = self._turns.turn(message, nodes, stored, session_id, extra_body(self._llm))
+    def _plan(self, message: str, nodes: list[NodeWithScore], stored: list[ChatMessage]) -> ChatTurn:
+        setting = replace(self._setting, session_id=find_session(self._session_id, self._memory))
+        turn = ChatTurn(
+            setting, message, nodes, stored, room=self._room, scale=self._scale, extra_body=extra_body(self._llm)
+        )
         self._last_plan = turn.plan
         return turn
 
-    def _answered(self, turn: Turn, answer: ChatResponse, tokens: PromptTokens | None) -> list[ChatMessage]:
+    def _answered(self, turn: ChatTurn, answer: ChatResponse, tokens: PromptTokens | None) -> list[ChatMessage]:
         """Return what a turn adds to the memory."""
-        self._turns.sent(turn)
         self._last_usage = read_usage(answer.raw)
-        _dispatcher.event(TurnEvent(**asdict(self._turns.figures(turn, self._last_usage, tokens))))
-        self._turns.learn_scale(turn, self._last_usage)
+        _dispatcher.event(TurnEvent(**asdict(turn.figures(self._last_usage, tokens))))
+        self._scale = turn.turn.scale(self._last_usage.prompt_tokens) or self._scale
         return [turn.user, ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")]
 
     # The framework appends the streamed answer to the memory; the question goes there just before, and only then.
 
-    def _watched(self, turn: Turn, chunks: ChatResponseGen) -> ChatResponseGen:
+    def _watched(self, turn: ChatTurn, chunks: ChatResponseGen) -> ChatResponseGen:
         last = None
-        with self._turns.sending(turn):
+        with turn.turn.streaming() as chunk_came:
             for chunk in chunks:
-                if last is None:
-                    self._turns.sent(turn)
+                chunk_came()
                 last = chunk
                 yield chunk
         if last is None:
-            self._turns.failed(turn)
             return
-        question, _ = self._answered(turn, last, self._turns.read_tokens(turn, read_usage(last.raw)))
+        question, _ = self._answered(turn, last, turn.read_tokens(self._tokenizer, read_usage(last.raw)))
         if turn.rewritten:
             self._memory.set([*turn.history, question])
         else:
             self._memory.put(question)
 
-    async def _awatched(self, turn: Turn, chunks: ChatResponseAsyncGen) -> ChatResponseAsyncGen:
+    async def _awatched(self, turn: ChatTurn, chunks: ChatResponseAsyncGen) -> ChatResponseAsyncGen:
         last = None
-        with self._turns.sending(turn):
+        with turn.turn.streaming() as chunk_came:
             async for chunk in chunks:
-                if last is None:
-                    self._turns.sent(turn)
+                chunk_came()
                 last = chunk
                 yield chunk
         if last is None:
-            self._turns.failed(turn)
             return
-        question, _ = self._answered(turn, last, await self._turns.aread_tokens(turn, read_usage(last.raw)))
+        question, _ = self._answered(turn, last, await turn.aread_tokens(self._tokenizer, read_usage(last.raw)))
         if turn.rewritten:
             await self._memory.aset([*turn.history, question])
         else:
             await self._memory.aput(question)
 
 
-def _response(turn: Turn, answer: ChatMessage) -> AgentChatResponse:
+def _response(turn: ChatTurn, answer: ChatMessage) -> AgentChatResponse:
     return AgentChatResponse(response=answer.content or "", sources=turn.sources, source_nodes=turn.nodes)

@@ -11,8 +11,8 @@ class TurnEvent(BaseEvent):
     request_id: str
     plan_seconds: float
     prompt_tokens: int | None
-    predicted_tokens: int | None
-    reported_tokens: int | None
+    predicted: int | None
+    reported: int | None
     hit_rate: float | None
     source: Literal["events", "estimate"]
     drift: float | None

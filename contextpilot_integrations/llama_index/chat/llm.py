@@ -28,16 +28,18 @@ def salted(llm: LLM, tenants: Tenants, namespace: str) -> LLM:
     return llm.model_copy(update={"additional_kwargs": tenants.salted(options, namespace)})
 
 
-def prompt_limit(token_limit: int | None, llm: LLM, memory: BaseMemory | None) -> int:
-    """Return the most tokens of a prompt. Raises `ConfigError`."""
+def window_and_room(max_context_tokens: int | None, llm: LLM, memory: BaseMemory | None) -> tuple[int, int]:
+    """Return the tokens of prompt and answer together, and the most of a prompt. Raises `ConfigError`."""
     if getattr(memory, "memory_blocks", None):
         raise ConfigError(
             "memory has memory_blocks, whose text would change the head of every prompt; give a Memory without them, "
             "or keep ContextChatEngine with a ContextPilotPostprocessor"
         )
-    if token_limit is None:
-        window = llm.metadata.context_window
-        token_limit = max(1, window - min(window // 2, max(_ANSWER_TOKENS, llm.metadata.num_output)))
-    elif isinstance(token_limit, bool) or not isinstance(token_limit, int) or token_limit < 1:
-        raise ConfigError(f"token_limit={token_limit!r} must be a whole number of at least 1, or None; change it")
-    return min(token_limit, getattr(memory, "token_limit", token_limit))
+    answer = max(_ANSWER_TOKENS if max_context_tokens is None else 0, llm.metadata.num_output)
+    window = llm.metadata.context_window if max_context_tokens is None else max_context_tokens
+    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+        raise ConfigError(
+            f"max_context_tokens={window!r} must be a whole number of at least 1; give None for that of the LLM"
+        )
+    most = getattr(memory, "token_limit", window)
+    return min(window, most), min(max(1, window - min(window // 2, answer)), most)

@@ -90,26 +90,40 @@ class Turn:
             self._plan(None)
 
     @contextmanager
-    def sending(self) -> Iterator[Callable[[], None]]:
-        """Tell the engine whether the model has had the prompt: it has when the block ends without an error.
+    def opening(self) -> Iterator[None]:
+        """Take the plans back when the block fails: the prompt did not reach the model."""
+        try:
+            yield
+        except BaseException:
+            self.failed()
+            raise
 
-        Yields what a stream calls with its first chunk: from then on it has, whatever happens.
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Tell the engine whether the model has had the prompt: it has when the block ends without an error."""
+        with self.opening():
+            yield
+        self.sent()
+
+    @contextmanager
+    def streaming(self) -> Iterator[Callable[[], None]]:
+        """Tell the engine whether the model has had the prompt: from the first chunk on, whatever happens then.
+
+        Yields what is to be called with each chunk. Without any, the prompt did not reach the model.
         """
         started = False
 
-        def start() -> None:
+        def chunk() -> None:
             nonlocal started
             if not started:
                 started = True
                 self.sent()
 
         try:
-            yield start
-        except BaseException:
+            yield chunk
+        finally:
             if not started:
                 self.failed()
-            raise
-        start()
 
     def sent(self) -> None:
         """Note that the server has taken the prompt: from now on it is in its cache."""

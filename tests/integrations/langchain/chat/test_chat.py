@@ -450,7 +450,7 @@ def test_with_a_renderer_kept_turns_keep_their_titles():
 
 @pytest.mark.parametrize("value", [0, -1, True, "5"])
 def test_bad_values_are_refused(value):
-    with pytest.raises(ConfigError, match="max_context_tokens=.*must be at least 1"):
+    with pytest.raises(ConfigError, match="max_context_tokens=.*must be a whole number of at least 1"):
         chat_of(max_context_tokens=value)
     with pytest.raises(ConfigError, match="max_sessions=.*must be a whole number"):
         chat_of(max_sessions=value if value != 0 else 0)
@@ -556,16 +556,27 @@ def test_a_stored_history_goes_on_after_a_restart():
     assert chat.engine.stats().in_flight == 0
 
 
-def test_a_history_that_cannot_be_planned_again_as_it_was_loses_nothing():
+@pytest.mark.parametrize("order", ["kept", "lost", "changed"])
+def test_a_history_that_cannot_be_planned_again_as_it_was_loses_nothing(order):
     engine, stored = ReuseEngine(), []
     chat, _ = chat_of(engine=engine)
     chat.invoke("D2,D1 what?", session_id="other")
     chat, _ = chat_of(engine=engine, history=lambda session_id: Stored(stored))
     chat.invoke("D1,D2 what?", U)  # moved, with a note
+    messages = json.loads(stored[0])
+    kept = messages[0]["data"]["additional_kwargs"]["contextpilot"]
+    assert kept["order"] == [1, 0]
+    if order == "lost":
+        del kept["order"]
+    elif order == "changed":
+        kept["order"] = [7, 7]
+    stored[0] = json.dumps(messages)
     chat, model = chat_of(history=lambda session_id: Stored(stored))
     chat.invoke("D1,D3 what?", U)
-    assert names_in(model.prompts[0][-1].content) == {"D1", "D3"}
-    assert "See" not in model.prompts[0][-1].content
+    shown = {"D3"} if order == "kept" else {"D1", "D3"}
+    assert names_in(model.prompts[0][-1].content) == shown
+    assert ("See [Doc 2] above." in model.prompts[0][-1].content) == (order == "kept")
+    assert chat.engine.check_integrity() is None
 
 
 def test_a_long_pause_changes_nothing():
@@ -743,7 +754,7 @@ def test_threads_and_tasks_share_one_queue():
         async with locks.ahold("u"):
             thread = threading.Thread(target=in_thread, args=("thread",))
             thread.start()
-            while not locks._seats["u"].waiting:
+            while not locks._seats["default", "u"].waiting:
                 await asyncio.sleep(0.001)
             order.append("task")
         await asyncio.to_thread(thread.join)

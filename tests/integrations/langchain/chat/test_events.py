@@ -56,7 +56,7 @@ def test_every_answer_tells_its_figures(how):
     first, second = listener.events
     stats = engine.stats()
     reports = "stream" not in how  # the recorder's stream has no usage
-    assert (first["predicted_tokens"], first["reported_tokens"]) == ((0, 80) if reports else (None, None))
+    assert (first["predicted"], first["reported"]) == ((0, 80) if reports else (None, None))
     assert second["prompt_tokens"] == (200 if reports else None)
     assert second["hit_rate"] == (0.4 if reports else None)
     assert (stats.compared, stats.unreported) == ((2, 0) if reports else (0, 2))
@@ -75,14 +75,14 @@ def test_what_was_not_reported_is_unknown():
     chat = create_contextpilot_chat(Lists(), reporting())
     chat.invoke("A what?", {"callbacks": [listener]})
     assert listener.events[0]["prompt_tokens"] == 200
-    assert (listener.events[0]["reported_tokens"], listener.events[0]["hit_rate"]) == (None, None)
+    assert (listener.events[0]["reported"], listener.events[0]["hit_rate"]) == (None, None)
 
 
 def test_an_asynchronous_handler_hears_it():
     listener = AsyncListener()
     chat = create_contextpilot_chat(Lists(), reporting(80))
     asyncio.run(chat.ainvoke("A what?", {"callbacks": [listener]}))
-    assert [data["reported_tokens"] for data in listener.events] == [80]
+    assert [data["reported"] for data in listener.events] == [80]
 
 
 def test_inside_another_run_it_belongs_to_the_chat():

@@ -442,8 +442,8 @@ def test_memory_blocks_are_refused_in_words():
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "many"])
 def test_a_wrong_limit_is_refused(limit):
-    with pytest.raises(ConfigError, match="token_limit"):
-        ContextPilotChatEngine(TableRetriever(), llm=Recorder(), token_limit=limit)
+    with pytest.raises(ConfigError, match="max_context_tokens"):
+        ContextPilotChatEngine(TableRetriever(), llm=Recorder(), max_context_tokens=limit)
 
 
 def test_the_session_of_the_memory_reaches_the_engine(talk):
@@ -554,7 +554,7 @@ def test_d8_old_messages_are_not_counted_again(talk):
 
 def test_what_the_server_reports_corrects_the_count(talk):
     raw = {"usage": {"prompt_tokens": 100_000, "completion_tokens": 1}}
-    chat = talk(llm=Recorder(raw=raw), token_limit=50_000)
+    chat = talk(llm=Recorder(raw=raw), max_context_tokens=50_000)
     assert chat.chats.last_usage.prompt_tokens is None
     chat("qA one")
     assert chat.chats.last_usage.prompt_tokens == 100_000

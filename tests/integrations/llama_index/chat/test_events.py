@@ -48,7 +48,7 @@ def test_every_answer_tells_its_figures(way, heard):
     first, second = heard
     stats = chat.engine.stats()
     reports = "stream" not in way  # the recorder's stream has no usage
-    assert (first.predicted_tokens, first.reported_tokens) == ((0, 80) if reports else (None, None))
+    assert (first.predicted, first.reported) == ((0, 80) if reports else (None, None))
     assert (second.prompt_tokens, second.hit_rate) == ((200, 0.4) if reports else (None, None))
     assert (stats.compared, stats.unreported) == ((2, 0) if reports else (0, 2))
     assert (second.drift, second.live_contexts, second.evictions) == (stats.drift, stats.live_requests, stats.evictions)
@@ -62,4 +62,4 @@ def test_every_answer_tells_its_figures(way, heard):
 
 def test_what_was_not_reported_is_unknown(heard):
     Chat(llm=Recorder(raw={"usage": {"prompt_tokens": 200, "prompt_tokens_details": None}}))("qA what?")
-    assert (heard[0].prompt_tokens, heard[0].reported_tokens, heard[0].hit_rate) == (200, None, None)
+    assert (heard[0].prompt_tokens, heard[0].reported, heard[0].hit_rate) == (200, None, None)
