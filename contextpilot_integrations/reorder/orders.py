@@ -4,7 +4,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
-from contextpilot_core import ConfigError
+from contextpilot_core.checks import whole_number
 
 
 class OrderMemory:
@@ -15,9 +15,7 @@ class OrderMemory:
 
     def __init__(self, max_sessions: int = 1_000) -> None:
         """Keep the orders of at most ``max_sessions`` sessions. Raises `ConfigError`."""
-        if isinstance(max_sessions, bool) or not isinstance(max_sessions, int) or max_sessions < 1:
-            raise ConfigError(f"max_sessions={max_sessions!r} must be a whole number of at least 1; change it")
-        self._limit = max_sessions
+        self._limit = whole_number("max_sessions", max_sessions, "1000 is usual")
         self._orders: OrderedDict[tuple[str, str], tuple[bytes, ...]] = OrderedDict()
         self._lock = Lock()
 
