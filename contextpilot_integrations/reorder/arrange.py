@@ -6,14 +6,14 @@ the front, and changes no text, but for a note at the end of the last document w
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 from contextpilot_core import ContextBlock, ContextRequest, EngineConfig, Plan, ReuseEngine, WindowScheduler
 from contextpilot_core.checks import one_of, whole_number
 from contextpilot_core.clustering import prefix_first
 from contextpilot_core.config import NoteStyle
 from contextpilot_core.prompt import body_digest, distinct
-from contextpilot_integrations.reorder.notes import NOTE_STYLES, ordinal_note, relevance_order, strip_note
+from contextpilot_integrations.reorder.notes import ordinal_note, relevance_order, strip_note
 from contextpilot_integrations.reorder.orders import OrderMemory
 
 
@@ -137,7 +137,7 @@ def _asked(
 ) -> _Asked:
     """Return the call of `arrange` with these arguments; nothing is ``given`` when there is nothing to order."""
     style = config.note if note is None else note
-    one_of("note", style, NOTE_STYLES)
+    one_of("note", style, get_args(NoteStyle))
     relevance = relevance_order([block.text for block in blocks], ranks)
     bodies = [replace(block, text=strip_note(block.text)) for block in blocks]
     digests = [body_digest(_shown(body, config)) for body in bodies]

@@ -34,6 +34,21 @@ def test_help_names_the_commands():
     assert "demo" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "choices"),
+    [
+        ("replay", ["offline|online|window", "greedy|paper|none", "id|text"]),
+        ("gate", ["online|batch", "likelihood|answers"]),
+    ],
+)
+def test_help_names_the_choices(command, choices):
+    require("typer")
+    done = run(command, "--help")
+    assert done.returncode == 0
+    for choice in choices:
+        assert choice in done.stdout
+
+
 def test_no_arguments_show_the_help():
     require("typer")
     assert "Usage" in run().stdout
