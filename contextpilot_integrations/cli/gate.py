@@ -13,7 +13,6 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from contextpilot_core import ContextPilotError
 from contextpilot_core.config import NoteStyle
 from contextpilot_integrations.gate.cases import read_cases
 from contextpilot_integrations.gate.records import Record, ScoreFile
@@ -53,16 +52,11 @@ def gate(
     Exit status 0: what the deployment sends, its note included, is safe; 1: not safe, or not shown; 2: nothing could be
     measured.
     """
-    console = Console(stderr=True)
-    try:
-        cases = read_cases(questions)
-        trials = make_trials(cases, mode=mode, cache_tokens=cache_tokens or None, instructions=instructions, seed=seed)
-        with connect(base_url, model, api_key) as server:
-            scorer = choose_scorer(server, metric, answer_tokens=answer_tokens)
-            records = _ask(trials, scorer, ScoreFile(resume, scorer.settings), console)
-    except ContextPilotError as error:
-        console.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
-        raise typer.Exit(2) from error
+    cases = read_cases(questions)
+    trials = make_trials(cases, mode=mode, cache_tokens=cache_tokens or None, instructions=instructions, seed=seed)
+    with connect(base_url, model, api_key) as server:
+        scorer = choose_scorer(server, metric, answer_tokens=answer_tokens)
+        records = _ask(trials, scorer, ScoreFile(resume, scorer.settings))
     clusters = {trial.key: trial.cluster for trial in trials if trial.cluster}
     found = report(cases, records, scorer.metrics, note=note, margin=margin, clusters=clusters)
     if as_json:
@@ -72,7 +66,8 @@ def gate(
     raise typer.Exit(2 if not found.measured else 0 if found.safe else 1)
 
 
-def _ask(trials: Sequence[Trial], scorer: Scorer, scores: ScoreFile, console: Console) -> list[Record]:
+def _ask(trials: Sequence[Trial], scorer: Scorer, scores: ScoreFile) -> list[Record]:
+    console = Console(stderr=True)
     asked = evaluate(trials, scorer, scores)
     return list(track(asked, "asking", len(trials), console=console, transient=True, disable=not console.is_terminal))
 

@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
-from contextpilot_core import ContextPilotError, EngineConfig, TraceError
+from contextpilot_core import ConfigError, EngineConfig, TraceError
 from contextpilot_core.config import NoteStyle, Schedule, Strategy
 from contextpilot_core.replay import Identity, Mode, ReplayResult, load_corpus, load_trace
 from contextpilot_core.replay import replay as run_replay
@@ -37,39 +36,34 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Replay a retrieval trace through a simulated prefix cache and report what was reused."""
-    console = Console(stderr=True)
-    try:
-        if (candidates is None) != (pinned is None):
-            raise typer.BadParameter("--candidates and --pinned belong together; give both or neither")
-        config = EngineConfig(
-            strategy=strategy,
-            schedule=schedule,
-            cache_tokens=cache_tokens or None,
-            kv_block=kv_block,
-            note=note,
-            budget=None if candidates is None else top_k,
-            pinned=pinned,
+    if (candidates is None) != (pinned is None):
+        raise ConfigError("--candidates and --pinned belong together; give both or neither")
+    config = EngineConfig(
+        strategy=strategy,
+        schedule=schedule,
+        cache_tokens=cache_tokens or None,
+        kv_block=kv_block,
+        note=note,
+        budget=None if candidates is None else top_k,
+        pinned=pinned,
+    )
+    documents, items = load_corpus(corpus), load_trace(trace, queries)
+    if not any(item.doc_ids for item in items):
+        raise TraceError(f"{trace}: no line has any doc_ids; give a trace of retrieved documents")
+    if queries is not None and not any(item.evidence for item in items):
+        raise TraceError(f"{queries}: no evidence_ids for any query of the trace; give queries that know theirs")
+    with _progress() as bar:
+        task = bar.add_task("replay", total=None)
+        result = run_replay(
+            items,
+            documents,
+            config,
+            top_k=candidates or top_k,
+            mode=mode,
+            window=window,
+            identity=identity,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-        documents, items = load_corpus(corpus), load_trace(trace, queries)
-        if not any(item.doc_ids for item in items):
-            raise TraceError(f"{trace}: no line has any doc_ids; give a trace of retrieved documents")
-        if queries is not None and not any(item.evidence for item in items):
-            raise TraceError(f"{queries}: no evidence_ids for any query of the trace; give queries that know theirs")
-        with _progress(console) as bar:
-            task = bar.add_task("replay", total=None)
-            result = run_replay(
-                items,
-                documents,
-                config,
-                top_k=candidates or top_k,
-                mode=mode,
-                window=window,
-                identity=identity,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
-            )
-    except ContextPilotError as error:
-        console.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
-        raise typer.Exit(2) from error
     if as_json:
         typer.echo(json.dumps(asdict(result)))
     else:
@@ -77,8 +71,9 @@ def replay(
         Console().print(_table(trace.name, result, plain))
 
 
-def _progress(console: Console) -> Progress:
+def _progress() -> Progress:
     """Return a bar that shows on a terminal only."""
+    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
