@@ -14,7 +14,7 @@ from contextpilot_integrations import extras
 from contextpilot_integrations.serving.events.codec import EventDecoder
 from contextpilot_integrations.serving.events.feed import Batch, EventFeed, EventStatus
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 POLL_MS = 100
 """How soon `KVEventSubscriber.close` is noticed."""
@@ -140,8 +140,8 @@ class KVEventSubscriber:
                     self._take(self._socket.recv_multipart())
                 self._look_after()
             self._feed.end("the subscriber is closed")
-        except Exception:
-            _logger.exception("%s: stopped by an error", self._name)
+        except Exception:  # noqa: BLE001  # logged; nobody waits for this thread
+            _log.exception("%s: stopped by an error", self._name)
             self._feed.end("the subscriber was stopped by an error, see the log")
         finally:
             self._context.destroy(linger=0)
@@ -167,7 +167,7 @@ class KVEventSubscriber:
         now = time.monotonic()
         if not self._connected and now > self._hint_at:
             self._hint_at = math.inf
-            _logger.warning(
+            _log.warning(
                 "%s: nothing is connected; check the engine's --kv-events-config, and bind=True where its endpoint "
                 "names a host (the engine connects then)",
                 self._name,

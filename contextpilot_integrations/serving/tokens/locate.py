@@ -17,7 +17,7 @@ from typing import Any
 from contextpilot_core import Message, Plan, PromptTokens
 from contextpilot_integrations.serving.tokens.sources import TokenSource
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 MERGES = 2
 """Tokens at each end of a piece that may differ in the prompt."""
@@ -139,7 +139,7 @@ class PromptTokenizer:
             new = reason not in self._said
             self._said.add(reason)
         if new:
-            _logger.warning("exact tokens of prompts are unknown: %s", reason)
+            _log.warning("exact tokens of prompts are unknown: %s", reason)
 
 
 class _UnknownError(Exception):
