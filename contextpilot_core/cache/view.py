@@ -1,4 +1,4 @@
-"""What a view of the prefix cache can be asked and told; the ways of knowing are `cache_view`, `truth_view` and others.
+"""What a view of the prefix cache can be asked and told; the ways of knowing are `CacheView`, `TruthView` and others.
 
 A path is a sequence of block ids from the start of the prompt: the head first, then the context of this turn.
 """

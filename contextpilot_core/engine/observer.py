@@ -1,4 +1,4 @@
-"""Who wants to know what an engine does: metrics, and whatever else counts or logs."""
+"""Callbacks for metrics and logs."""
 
 import logging
 from collections.abc import Callable, Iterator

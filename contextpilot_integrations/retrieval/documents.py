@@ -1,4 +1,4 @@
-"""Documents at the door: whatever the caller has becomes entries; at the exit both frameworks get objects of theirs."""
+"""The caller's documents, of whatever kind, as the entries of an index, and what a search returns of them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -35,8 +35,8 @@ class RedisStore:
 
     Make both in the process that uses them, after any fork, and with the same ``secret`` and the same bounds in the
     configuration everywhere: other ones share another view. In Redis stand names of namespaces and requests, numbers,
-    and digests that nobody without the secret can tell from chance; never a text. Who may write to this Redis may
-    spoil the view; give it a password of its own.
+    and digests that nobody without the secret can tell from chance; never a text. Anyone with write access can corrupt
+    the shared view: use a password.
 
     While Redis is out of reach the engine plans on alone; afterwards the processes agree again, and nothing is lost
     up to 10,000 operations of a process. If Redis loses data, the processes put back what they know. A process that

@@ -1,7 +1,7 @@
 """Exact tokens of a prompt: its ids, and where the blocks of its context end in them (docs: "Token spans").
 
-Blocks are found by their own tokens, which stand in the prompt as they are whatever surrounds them, except for a few
-at both ends, which may merge with their neighbours. Whoever is not found where he must be is unknown, never guessed.
+A block's own tokens appear in the prompt unchanged but for up to `MERGES` at each end, which may merge with their
+neighbours. A block that is not found exactly once where it must be is unknown, never guessed.
 """
 
 import hashlib
