@@ -196,9 +196,7 @@ def _with_answer(record: PromptRecord, a: tuple[Part, ...], b: tuple[Part, ...])
     if record.generated:
         text = isinstance(record.prompt, str)
         answered = (
-            (*a[:-1], Part("", a[-1].text + record.generated, 0))
-            if text
-            else (*a, Part("assistant", record.generated, None))
+            (*a[:-1], Part("", a[-1].text + record.generated)) if text else (*a, Part("assistant", record.generated))
         )
         return common_parts(answered, b)
     continues = common_parts(a, b) == (len(a), 0) and len(b) > len(a) and b[len(a)].role == "assistant"
