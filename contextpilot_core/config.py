@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
+from contextpilot_core.checks import number, one_of, whole_number
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.types import ContextBlock
 
@@ -69,24 +70,21 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _one_of("strategy", self.strategy, get_args(Strategy))
-        _one_of("schedule", self.schedule, get_args(Schedule))
-        _one_of("note", self.note, get_args(NoteStyle))
-        _one_of("linkage", self.linkage, get_args(Linkage))
+        one_of("strategy", self.strategy, get_args(Strategy))
+        one_of("schedule", self.schedule, get_args(Schedule))
+        one_of("note", self.note, get_args(NoteStyle))
+        one_of("linkage", self.linkage, get_args(Linkage))
         for name in ("kv_block", "max_visits", "max_requests", "max_messages"):
-            _at_least_one(name, getattr(self, name))
+            whole_number(name, getattr(self, name), f"{getattr(EngineConfig, name)} is usual")
         if self.cache_tokens is not None:
-            _at_least_one("cache_tokens", self.cache_tokens, "a positive number, or None for an unbounded cache")
+            whole_number("cache_tokens", self.cache_tokens, "give the server's cache size, or None for unbounded")
         self._check_quotas()
         for name in ("in_flight_seconds", "message_seconds"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not value > 0:
-                raise ConfigError(f"{name}={value!r} must be a number of seconds above 0; give for example 60")
-        if not 0.001 <= self.alpha <= 0.01:
-            raise ConfigError(f"alpha={self.alpha!r} must be in [0.001, 0.01] (eq. 1); the default is 0.001")
+            number(name, getattr(self, name), f"give seconds, {getattr(EngineConfig, name):g} is usual", above=0)
+        number("alpha", self.alpha, "0.001 is usual (eq. 1)", least=0.001, most=0.01)
         for name in ("dedup", "span_dedup"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name}={getattr(self, name)!r} must be True or False; change it")
+                raise ConfigError(f"{name}={getattr(self, name)!r} must be True or False; False sends repeats again")
         if self.renderer is not None and not callable(self.renderer):
             raise ConfigError(f"renderer={self.renderer!r} must be a function of a block, or None for its text")
         for name in ("hint", "span_hint", "unlabelled_hint"):
@@ -106,7 +104,7 @@ class EngineConfig:
                 f"quotas is a {type(self.quotas).__name__}; it must map namespaces (str) to cache tokens, or be None"
             )
         for name, tokens in self.quotas.items():
-            _at_least_one(f"quotas[{name!r}]", tokens)
+            whole_number(f"quotas[{name!r}]", tokens, "give a tenant's cache tokens, or leave its namespace out")
         object.__setattr__(self, "quotas", dict(self.quotas))  # the caller may go on changing theirs
 
     def _check_selection(self) -> None:
@@ -116,19 +114,8 @@ class EngineConfig:
             )
         if self.budget is None or self.pinned is None:
             return
-        _at_least_one("budget", self.budget)
-        if isinstance(self.pinned, bool) or not isinstance(self.pinned, int) or not 0 <= self.pinned <= self.budget:
-            raise ConfigError(f"pinned={self.pinned!r} must be an int between 0 and budget={self.budget}; lower it")
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}; choose one of them")
-
-
-def _at_least_one(name: str, value: object, rule: str = "a whole number of at least 1") -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{name}={value!r} must be {rule}; change it")
+        whole_number("budget", self.budget, "give how many blocks are sent")
+        whole_number("pinned", self.pinned, "give how many of the budget are pinned", least=0, most=self.budget)
 
 
 def _hint_wording(name: str, value: object) -> None:

@@ -1,5 +1,7 @@
 """For the tests of applications: a clock that moves when it is told to."""
 
+from contextpilot_core.checks import number
+
 
 class ManualClock:
     """Seconds that stand still until `advance`: ``ReuseEngine(clock=ManualClock())``."""
@@ -15,8 +17,6 @@ class ManualClock:
         """Let ``seconds`` pass.
 
         Raises:
-            ValueError: ``seconds`` is negative; time never goes back.
+            ConfigError: ``seconds`` is negative; time never goes back.
         """
-        if seconds < 0:
-            raise ValueError(f"seconds={seconds!r} must be 0 or more; a clock never goes back")
-        self.now += seconds
+        self.now += number("seconds", seconds, "a clock never goes back", least=0)

@@ -59,7 +59,7 @@ def leads(
     weights: Sequence[Mapping[int, int]],
     kv_block: int,
 ) -> list[Lead]:
-    """Return the proposal for every request: its shared blocks, worth what it shares with its neighbours in time.
+    """Return, per request, its shared prefix, worth the most tokens it shares with a neighbour in the schedule.
 
     ``weights``: tokens by block id, per group. The first of a family reuses nothing itself, but what the next one
     reuses is owed to the order of the first.

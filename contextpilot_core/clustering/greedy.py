@@ -12,7 +12,8 @@ import numpy as np
 
 from contextpilot_core.clustering.arrays import IntArray, ranges
 from contextpilot_core.clustering.join import merge_rounds, similar_pairs
-from contextpilot_core.clustering.merge_tree import MergeForest, _leaves, _same, build_tree, forest_of
+from contextpilot_core.clustering.merge_tree import build_tree, first_of_each, forest_of, number_by_first
+from contextpilot_core.clustering.values import Arranged
 
 _EXCLUDED = -(1 << 62)  # keeps a cell below every sum of weights
 _WIDE = 64  # blocks of a content up to which a table of all contents is small enough
@@ -162,20 +163,20 @@ class NeighbourChain:
             self._index()
 
 
-def greedy_forest(contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> MergeForest:
+def greedy_forest(contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> Arranged:
     """Merge, again and again, the two clusters whose contents share the most tokens (docs: "Strategy greedy").
 
     Contexts with the same set of blocks share one leaf, and the order of the first of them.
     ``weights``: tokens by block id; ids are 0..len(weights)-1 and distinct inside a context.
     """
-    leaf_of = _same(map(frozenset, contexts))
-    leaves = _leaves(contexts, leaf_of)
+    leaf_of = number_by_first(map(frozenset, contexts))
+    leaves = first_of_each(contexts, leaf_of)
     return forest_of(build_tree(leaves, leaf_of, _node_pairs(greedy_merges(leaves, weights), len(leaves))))
 
 
-def _node_pairs(label_pairs: Iterable[tuple[int, int]], leaves: int) -> Iterator[tuple[int, int, float]]:
+def _node_pairs(label_pairs: Iterable[tuple[int, int]], leaves: int) -> Iterator[tuple[int, int]]:
     """Turn merges of labels (the second joins the first) into merges of nodes: the k-th makes node leaves + k."""
     node = list(range(leaves))
     for made, (kept, gone) in enumerate(label_pairs, start=leaves):
-        yield node[kept], node[gone], 0.0
+        yield node[kept], node[gone]
         node[kept] = made

@@ -130,9 +130,9 @@ def merge_rounds(rows: Rows, weights: IntArray, threshold: int, links: Links) ->
 def _join(rows: Rows, weights: IntArray, links: Links) -> IntArray:
     """Merge what may be merged now; return by row the row that it is part of from now on: the smallest of its cluster.
 
-    Two rows that are nearest to each other are merged. And a row joins its nearest, c, when it holds all of c, and c no
-    block without tokens: whatever c is merged with before leaves c as it is. So thousands of rows that share one common
-    block need one round, not thousands.
+    Two rows that are nearest to each other are merged. And a row whose nearest row is a subset of it (without blocks of
+    no weight) may join at once: no merge that comes first can change that subset. So thousands of rows that share one
+    common block need one round, not thousands.
     """
     size = len(rows)
     most = np.zeros(size, dtype=np.int64)

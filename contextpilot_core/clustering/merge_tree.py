@@ -11,6 +11,7 @@ from itertools import repeat
 import numpy as np
 
 from contextpilot_core.clustering.orders import by_mean_rank
+from contextpilot_core.clustering.values import Arranged
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +19,13 @@ class MergeTree:
     """A tree of contexts in depth-first order; node 0 is the root, whose content is empty.
 
     parents: parent's node number (-1 for the root). numbers: child number among the parent's children, which are sorted
-    by their first context. own: own blocks in their final order. distances: at which an inner node was made (0.0 for
-    leaves and the root). leaves: the leaf of every context; several may share one.
+    by their first context. own: own blocks in their final order. leaves: the leaf of every context; several may share
+    one.
     """
 
     parents: list[int]
     numbers: list[int]
     own: list[tuple[int, ...]]
-    distances: list[float]
     leaves: list[int]
 
 
@@ -40,9 +40,8 @@ class _Merger:
         self.firsts = list(range(len(leaves)))  # by node: its smallest leaf
         self.contents: list[frozenset[int]] = []  # of inner nodes
         self.children: list[list[int]] = []
-        self.distances: list[float] = []
 
-    def merge(self, left: int, right: int, distance: float) -> None:
+    def merge(self, left: int, right: int) -> None:
         """Add the node over two others."""
         content = self.content(left) & self.content(right)
         children: list[int] = []
@@ -55,7 +54,6 @@ class _Merger:
                 children += smaller  # grows the longer list in place: a long series of merges stays linear
         self.contents.append(content)
         self.children.append(children)
-        self.distances.append(distance)
         self.firsts.append(min(self.firsts[left], self.firsts[right]))
 
     def content(self, node: int) -> frozenset[int]:
@@ -72,18 +70,16 @@ class _Merger:
         return children
 
 
-def build_tree(
-    leaves: Sequence[Sequence[int]], leaf_of: Sequence[int], merges: Iterable[tuple[int, int, float]]
-) -> MergeTree:
+def build_tree(leaves: Sequence[Sequence[int]], leaf_of: Sequence[int], merges: Iterable[tuple[int, int]]) -> MergeTree:
     """Return the tree over distinct contexts.
 
     leaves: the contexts, each in its ranking. leaf_of: by context of the caller, the leaf it shares with its equals.
-    merges: (node, node, distance); leaves are the nodes 0..n-1, the k-th merge makes node n + k.
+    merges: (node, node); leaves are the nodes 0..n-1, the k-th merge makes node n + k.
     """
     merger = _Merger(leaves)
     left_over = dict.fromkeys(range(len(leaves)))
-    for made, (left, right, distance) in enumerate(merges, start=len(leaves)):
-        merger.merge(left, right, distance)
+    for made, (left, right) in enumerate(merges, start=len(leaves)):
+        merger.merge(left, right)
         del left_over[left], left_over[right]
         left_over[made] = None
     return _number(merger, merger.top(left_over), leaf_of)
@@ -92,7 +88,7 @@ def build_tree(
 def _number(merger: _Merger, top: list[int], leaf_of: Sequence[int]) -> MergeTree:
     """Walk depth-first, children by first context: number the nodes and order their own blocks."""
     leaves = merger.leaves
-    tree = MergeTree([-1], [0], [()], [0.0], [])
+    tree = MergeTree([-1], [0], [()], [])
     place: dict[int, int] = {}  # leaf -> node of the tree
     contents: dict[int, frozenset[int]] = {0: frozenset()}  # inner node of the tree -> its blocks
     totals: dict[int, dict[int, int]] = {}  # inner node of the tree -> own block -> sum of its ranks over the members
@@ -113,12 +109,10 @@ def _number(merger: _Merger, top: list[int], leaf_of: Sequence[int]) -> MergeTre
         if node < len(leaves):
             place[node] = here
             tree.own.append(tuple([block for block in leaves[node] if block not in above]))
-            tree.distances.append(0.0)
             _add_ranks(leaves[node], parent, tree.parents, totals)
         else:
             inner = node - len(leaves)
             tree.own.append(())  # known when all members were seen
-            tree.distances.append(merger.distances[inner])
             contents[here] = merger.contents[inner]
             totals[here] = dict.fromkeys(contents[here] - above, 0)
             members[here] = merger.firsts[node]
@@ -139,25 +133,11 @@ def _add_ranks(context: Sequence[int], parent: int, parents: list[int], totals: 
         parent = parents[parent]
 
 
-@dataclass(frozen=True, slots=True)
-class MergeForest:
-    """Contexts in an order together. Every field but ``sequence`` has one entry per context, in input order.
+def forest_of(tree: MergeTree) -> Arranged:
+    """Return what a tree says about each of its contexts, in input order.
 
-    orders: all blocks of the context, shared ones first, as the tree has them from the root down.
-    paths: child numbers from the root to the context's leaf.
-    shared: how many leading blocks of the order are shared with another context: the content of the parent node, or
-    all of them when several contexts share the leaf.
-    sequence: input positions depth-first, the order in which neighbours share most.
+    Shared are the blocks of the leaf's parent, or all of them when several contexts share the leaf.
     """
-
-    orders: tuple[tuple[int, ...], ...]
-    paths: tuple[tuple[int, ...], ...]
-    shared: tuple[int, ...]
-    sequence: tuple[int, ...]
-
-
-def forest_of(tree: MergeTree) -> MergeForest:
-    """Return what a tree says about each of its contexts."""
     orders: list[tuple[int, ...]] = [()]
     paths: list[tuple[int, ...]] = [()]
     for parent, number, own in zip(tree.parents[1:], tree.numbers[1:], tree.own[1:], strict=True):
@@ -165,21 +145,18 @@ def forest_of(tree: MergeTree) -> MergeForest:
         paths.append((*paths[parent], number))
     members = np.bincount(np.asarray(tree.leaves, dtype=np.int64), minlength=1).tolist()
     shared = [len(orders[leaf]) - (len(tree.own[leaf]) if members[leaf] == 1 else 0) for leaf in tree.leaves]
-    return MergeForest(
-        orders=tuple([orders[leaf] for leaf in tree.leaves]),
-        paths=tuple([paths[leaf] for leaf in tree.leaves]),
-        shared=tuple(shared),
-        sequence=tuple(sorted(range(len(tree.leaves)), key=tree.leaves.__getitem__)),  # nodes are numbered depth-first
+    return Arranged(
+        tuple([orders[leaf] for leaf in tree.leaves]), tuple([paths[leaf] for leaf in tree.leaves]), tuple(shared)
     )
 
 
-def _same(keys: Iterable[Hashable]) -> list[int]:
+def number_by_first(keys: Iterable[Hashable]) -> list[int]:
     """Number keys by first appearance; equal keys get equal numbers."""
     numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
-def _leaves(contexts: Sequence[Sequence[int]], leaf_of: Sequence[int]) -> list[Sequence[int]]:
+def first_of_each(contexts: Sequence[Sequence[int]], leaf_of: Sequence[int]) -> list[Sequence[int]]:
     """Return the first context of each leaf."""
     leaves: list[Sequence[int]] = []
     for context, leaf in zip(contexts, leaf_of, strict=True):

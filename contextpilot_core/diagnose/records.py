@@ -36,11 +36,10 @@ PromptLike: TypeAlias = str | Sequence[Message] | Mapping[str, Any] | PromptReco
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The tools, one message, or a whole text. ``place``: index of the message; None for the tools."""
+    """The tools, one message, or a whole text."""
 
     role: str
     text: str
-    place: int | None
 
     @property
     def shown(self) -> str:
@@ -116,10 +115,10 @@ def parts_of(record: PromptRecord) -> tuple[Part, ...]:
 
     Call ids and reasoning fields are left out, as most templates leave them out.
     """
-    head = Part(TOOLS, "\n".join(dump(tool) for tool in record.tools), None)
+    head = Part(TOOLS, "\n".join(dump(tool) for tool in record.tools))
     if isinstance(record.prompt, str):
-        return head, Part("", record.prompt, 0)
-    return (head, *(Part(m["role"], _shown(m), place) for place, m in enumerate(record.prompt)))
+        return head, Part("", record.prompt)
+    return (head, *(Part(m["role"], _shown(m)) for m in record.prompt))
 
 
 def _shown(message: Message) -> str:

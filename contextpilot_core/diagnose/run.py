@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from contextpilot_core.checks import whole_number
 from contextpilot_core.diagnose.changes import (
     Change,
     covered,
@@ -30,7 +31,7 @@ from contextpilot_core.diagnose.records import (
 from contextpilot_core.diagnose.report import Diagnosis, Finding, PairDiagnosis
 from contextpilot_core.diagnose.tools import tool_change
 from contextpilot_core.diagnose.varied import Varied, varied_units
-from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
+from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 
 _Prompt = tuple[int, PromptRecord, tuple[Part, ...]]
@@ -79,8 +80,7 @@ def diagnose(
         RequestError: fewer than two prompts, or texts mixed with message lists.
         RequestTypeError: a prompt of another type.
     """
-    if isinstance(kv_block, bool) or not isinstance(kv_block, int) or kv_block < 1:
-        raise ConfigError(f"kv_block={kv_block!r} must be a whole number of at least 1; give the server's block size")
+    whole_number("kv_block", kv_block, "give the server's block size")
     if isinstance(prompts, (str, bytes)):
         raise RequestTypeError("prompts is one text; give a list of two or more prompts")
     records = [as_record(prompt, position) for position, prompt in enumerate(prompts)]
@@ -196,9 +196,7 @@ def _with_answer(record: PromptRecord, a: tuple[Part, ...], b: tuple[Part, ...])
     if record.generated:
         text = isinstance(record.prompt, str)
         answered = (
-            (*a[:-1], Part("", a[-1].text + record.generated, 0))
-            if text
-            else (*a, Part("assistant", record.generated, None))
+            (*a[:-1], Part("", a[-1].text + record.generated)) if text else (*a, Part("assistant", record.generated))
         )
         return common_parts(answered, b)
     continues = common_parts(a, b) == (len(a), 0) and len(b) > len(a) and b[len(a)].role == "assistant"

@@ -9,7 +9,6 @@ from itertools import count as numbers
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
 from contextpilot_core.cache.view import Path, View
-from contextpilot_core.clustering.merge_tree import MergeForest
 from contextpilot_core.clustering.paper.tree import ContextTree
 from contextpilot_core.clustering.values import Arranged, Lead
 from contextpilot_core.config import EngineConfig
@@ -110,9 +109,7 @@ class Namespaces:
         with self._lock:
             return bool(job.home.index.paper.knows(job.head))
 
-    def arrange(
-        self, job: Job, contexts: Mapping[str, Path], built: tuple[ContextTree, MergeForest] | None
-    ) -> Arranged:
+    def arrange(self, job: Job, contexts: Mapping[str, Path], built: tuple[ContextTree, Arranged] | None) -> Arranged:
         """Strategy "paper": order the contexts of a batch behind the job's head, see `PaperTrees.arrange`."""
         with self._lock:
             arranged: Arranged = job.home.index.paper.arrange(job.head, contexts, built)

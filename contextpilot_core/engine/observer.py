@@ -1,4 +1,4 @@
-"""Who wants to know what an engine does: metrics, and whatever else counts or logs."""
+"""Callbacks for metrics and logs."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Protocol
 from contextpilot_core.plan.plan import Plan
 from contextpilot_core.types import EngineStats, Observation
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
@@ -52,4 +52,4 @@ class Told:
             kind = type(error).__name__
             if kind not in self._said:
                 self._said.add(kind)
-                _logger.warning("the observer %s failed (%s)", type(self._observer).__name__, kind)
+                _log.warning("the observer %s failed (%s)", type(self._observer).__name__, kind)

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from contextpilot_core.checks import number, whole_number
 from contextpilot_core.engine.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, RequestTypeError
 from contextpilot_core.plan.plan import Plan
@@ -38,13 +39,9 @@ class WindowScheduler:
     def __init__(self, engine: ReuseEngine, *, max_wait_ms: float = 20.0, max_requests: int = 32) -> None:
         if not isinstance(engine, ReuseEngine):
             raise ConfigError(f"engine must be a ReuseEngine, got {type(engine).__name__}; give one")
-        if isinstance(max_wait_ms, bool) or not isinstance(max_wait_ms, (int, float)) or not max_wait_ms >= 0:
-            raise ConfigError(f"max_wait_ms={max_wait_ms!r} must be a number of milliseconds, 0 or more; 20 is usual")
-        if isinstance(max_requests, bool) or not isinstance(max_requests, int) or max_requests < 1:
-            raise ConfigError(f"max_requests={max_requests!r} must be a whole number of at least 1; 32 is usual")
         self._engine = engine
-        self._seconds = max_wait_ms / 1000
-        self._max_requests = max_requests
+        self._seconds = number("max_wait_ms", max_wait_ms, "give milliseconds, 20 is usual", least=0) / 1000
+        self._max_requests = whole_number("max_requests", max_requests, "32 is usual")
         self._lanes: dict[tuple[asyncio.AbstractEventLoop, str], _Lane] = {}  # those in which somebody waits
 
     def __copy__(self) -> "WindowScheduler":

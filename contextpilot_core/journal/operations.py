@@ -1,7 +1,7 @@
 """What application processes tell each other, so that they share one view of one prefix cache (docs: "Workers").
 
 Every change of the shared state is an operation. A log that all workers write to and read from puts the operations
-into one order; the state is a function of that order alone (`replica`). Operations hold digests, never a text.
+into one order; the state is a function of that order alone (`LogState`). Operations hold digests, never a text.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Released:
 class Recorded:
     """The KV blocks of a request that was served are known. News for those who read on, and no part of the state.
 
-    ``path`` as in `Inserted`. ``keys``: those of the leading KV blocks, closed (`kv_keys.closed`). ``ends``: per block
+    ``path`` as in `Inserted`. ``keys``: those of the leading KV blocks, closed (`closed`). ``ends``: per block
     of the path, how many of the keys have ended with it; None where unknown.
     """
 

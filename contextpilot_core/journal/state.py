@@ -1,4 +1,4 @@
-"""Where one engine meets the log: its own operations go out numbered, the log's entries come in, in their order.
+"""One worker's copy of the shared state: sends its numbered operations, applies the log in order.
 
 While the log is out of reach, the engine plans as one that is alone: its operations change its copy of the shared
 state at once. When the log is there again, the copy gives way to what the log says, and the operations that the log
@@ -130,7 +130,7 @@ class SharedState:
     def tell(self, news: Recorded | None) -> None:
         """Send what the others should know now; while the log is out of reach they never will.
 
-        Nobody keeps news: who joins later, or joins again, knows what comes after that.
+        News is not stored: a worker that joins later gets only what follows.
         """
         if self._attached and news is not None:
             self.record(news)
@@ -159,10 +159,7 @@ class SharedState:
             return [self._own[n] for n in range(start, min(self._last, start + most - 1) + 1)]
 
     def deliver(self, entries: Iterable[Entry], *, every: int) -> bool:
-        """Follow entries of the log: whether an own one was its ``every``-th, or 2 * ``every``-th, and so on.
-
-        As all workers count alike, that names one worker for a task that comes up so often, without any agreement.
-        """
+        """Apply entries; True when an own one is a multiple of ``every`` in the log, which picks exactly one worker."""
         due = False
         with self._lock:
             for entry in entries:

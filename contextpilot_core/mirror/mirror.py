@@ -8,7 +8,7 @@ is not. What arrives out of order or not at all must be noticed by sequence numb
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 
-from contextpilot_core.errors import ConfigError
+from contextpilot_core.checks import whole_number
 from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent, on_gpu
 from contextpilot_core.mirror.keys import ROOT, Extras, chain, prompt_extras
 from contextpilot_core.mirror.rank import Rank
@@ -30,10 +30,8 @@ class KVMirror:
         Raises:
             ConfigError: ``block_size`` is no positive whole number.
         """
-        if block_size is not None and (
-            isinstance(block_size, bool) or not isinstance(block_size, int) or block_size < 1
-        ):
-            raise ConfigError(f"block_size={block_size!r} must be a whole number of at least 1, or None; change it")
+        if block_size is not None:
+            whole_number("block_size", block_size, "give the server's block size, or None")
         self._given = block_size
         self._size = block_size
         self._ranks: dict[int, Rank] = {}

@@ -2,7 +2,7 @@
 
 A *place* is one block of a path in the prompts of one kind; ``keys`` are the KV blocks (their chained digests) that end
 inside its tokens. A place is reusable when every KV block from the start of the prompt to its end is cached, so the
-first missing one cuts off all that follows. A place without any (a short block) counts only when a later one does.
+first missing one cuts off all that follows. A place in which none ends counts as cached only if a later place does.
 The same block has several places below one, *variants*, where other tools or templates stand before it.
 """
 

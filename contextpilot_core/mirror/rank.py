@@ -1,4 +1,4 @@
-"""The KV blocks of one data-parallel rank, present and past: who holds which copy of what (used by `kv_mirror`)."""
+"""The KV blocks of one data-parallel rank, present and past: who holds which copy of what (used by `KVMirror`)."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """A view that follows what the engine says it caches, and falls back to the estimate when it cannot be trusted.
 
-What was recorded is looked up among the KV blocks (`truth_tree`). Requests that were planned but whose prompt tokens
+What was recorded is looked up among the KV blocks (`TruthTree`). Requests that were planned but whose prompt tokens
 are not known yet, or whose KV blocks have not been reported yet, count as cached for a short while: the next request
 may follow them.
 """
@@ -29,8 +29,8 @@ class TruthView(View):
     """A view over an ``estimate``.
 
     ``holds`` tells whether KV blocks are cached, ``trusted`` whether that may be relied on now, ``clock`` gives
-    seconds. A request counts as cached for ``patience`` seconds, unless `record` tells before what it is; it may tell
-    later, too. While nobody ever does, the estimate is used.
+    seconds. A request counts as cached for ``patience`` seconds or until `record` reports it; a later report counts,
+    too. Without reports the estimate is used.
     """
 
     def __init__(
@@ -183,7 +183,9 @@ class TruthView(View):
             self._forget_expected(next(iter(self._late)))
         self._untold += 1
         if self._untold == _UNTOLD and self._learnt:
-            _log.warning("nobody tells the tokens of prompts any more: planning on the estimate until somebody does")
+            _log.warning(
+                "no prompt tokens were reported for %d requests: planning on the estimate until they are", _UNTOLD
+            )
 
     def _expect(self, path: Sequence[int], request_id: str) -> None:
         self._forget_expected(request_id)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from contextpilot_core.checks import whole_number
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.engine import ReuseEngine
-from contextpilot_core.errors import ConfigError, TraceError
+from contextpilot_core.errors import TraceError
 from contextpilot_core.plan.plan import BatchPlan, Plan
 from contextpilot_core.replay.figures import net_reuse, reuse, upper_bound
 from contextpilot_core.replay.simulated_cache import SimulatedCache
@@ -69,9 +70,8 @@ def replay(
         TraceError: a document is not in the corpus, or has no text while ``identity="text"``.
         ConfigError: ``top_k`` or ``window`` is no positive number.
     """
-    for name, value, usual in (("top_k", top_k, 15), ("window", window, 32)):
-        if value < 1:
-            raise ConfigError(f"{name}={value} must be at least 1; {usual} is usual")
+    whole_number("top_k", top_k, "15 is usual")
+    whole_number("window", window, "32 is usual")
     items = [replace(item, doc_ids=tuple(dict.fromkeys(item.doc_ids[:top_k]))) for item in trace]
     items = [item for item in items if item.doc_ids]
     body_of, weights = _bodies(items, corpus, identity)

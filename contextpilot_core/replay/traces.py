@@ -89,7 +89,7 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     except json.JSONDecodeError as error:
                         raise TraceError(f"{where}: cannot be read as JSON ({error.msg}); mend the line") from error
                     if not isinstance(value, dict):
-                        raise TraceError(f"{where}: expected a JSON object, got {type(value).__name__}")
+                        raise TraceError(f"{where}: expected a JSON object, got {type(value).__name__}; mend the line")
                     yield where, value
     except FileNotFoundError as error:
         raise TraceError(f"{path}: cannot be read, there is no such file; check its path") from error

@@ -22,7 +22,7 @@ app = typer.Typer(
 app.command("replay")(replay)
 app.command("doctor")(doctor)
 app.command("gate")(gate)
-app.command("demo")(demo)  # needs the extra of its name, see command.py
+app.command("demo")(demo)  # needs the extra of its name
 
 
 def _show_version(wanted: bool) -> None:

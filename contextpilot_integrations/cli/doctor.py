@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from contextpilot_core import ContextPilotError
 from contextpilot_core.diagnose import Diagnosis, diagnose
 from contextpilot_integrations.doctor import read_prompts
 
@@ -29,12 +26,8 @@ def doctor(
     A .json file holds a list of messages, a request body with messages and tools, a text, or a list of these; a
     .jsonl file one of these per line. No text of a prompt is printed.
     """
-    try:
-        found = [(file, prompt) for file in files for prompt in read_prompts(file)]
-        diagnosis = diagnose([prompt for _, prompt in found], kv_block=kv_block)
-    except ContextPilotError as error:
-        Console(stderr=True).print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
-        raise typer.Exit(2) from error
+    found = [(file, prompt) for file in files for prompt in read_prompts(file)]
+    diagnosis = diagnose([prompt for _, prompt in found], kv_block=kv_block)
     names = [str(file) for file, _ in found]
     if as_json:
         typer.echo(json.dumps(_as_dict(diagnosis, names)))

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -14,37 +13,15 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from contextpilot_core import ContextPilotError
+from contextpilot_core.config import NoteStyle
 from contextpilot_integrations.gate.cases import read_cases
 from contextpilot_integrations.gate.records import Record, ScoreFile
 from contextpilot_integrations.gate.report import Report, report
-from contextpilot_integrations.gate.server import choose_scorer, connect
-from contextpilot_integrations.gate.trials import Scorer, Trial, evaluate, make_trials
+from contextpilot_integrations.gate.server import Metric, choose_scorer, connect
+from contextpilot_integrations.gate.trials import Mode, Scorer, Trial, evaluate, make_trials
 from contextpilot_integrations.gate.verdict import MARGIN, Judgement
 
 INSTRUCTIONS = "Answer the question from the documents, as briefly as you can."
-
-
-class ModeName(str, Enum):
-    """online: one request after the other; batch: all of them planned together."""
-
-    online = "online"
-    batch = "batch"
-
-
-class NoteName(str, Enum):
-    """The order note of the deployment."""
-
-    compact = "compact"
-    full = "full"
-    none = "none"
-
-
-class MetricName(str, Enum):
-    """likelihood: of the gold answer; answers: F1 and exact match of what the model says."""
-
-    likelihood = "likelihood"
-    answers = "answers"
 
 
 def gate(
@@ -53,11 +30,11 @@ def gate(
     model: Annotated[str | None, typer.Option(help="Its model; the first it serves by default.")] = None,
     api_key: Annotated[str | None, typer.Option(envvar="OPENAI_API_KEY", help="Its key, if it wants one.")] = None,
     resume: Annotated[Path, typer.Option(help="Scores are kept here; a second run goes on.")] = Path("gate.jsonl"),
-    mode: Annotated[ModeName, typer.Option(help="How the deployment plans.")] = ModeName.online,
+    mode: Annotated[Mode, typer.Option(help="One request after the other, or all together.")] = "online",
     cache_tokens: Annotated[int, typer.Option(min=0, help="Tokens its cache holds; 0: unbounded.")] = 40_000,
-    note: Annotated[NoteName, typer.Option(help="The order note that it writes.")] = NoteName.compact,
+    note: Annotated[NoteStyle, typer.Option(help="The order note that it writes.")] = "compact",
     metric: Annotated[
-        MetricName | None, typer.Option(help="Default: likelihood where the server can tell, else answers.")
+        Metric | None, typer.Option(help="Default: likelihood where the server can tell, else answers.")
     ] = None,
     margin: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of what the documents bring that may be lost.")
@@ -75,28 +52,22 @@ def gate(
     Exit status 0: what the deployment sends, its note included, is safe; 1: not safe, or not shown; 2: nothing could be
     measured.
     """
-    console = Console(stderr=True)
-    try:
-        cases = read_cases(questions)
-        trials = make_trials(
-            cases, mode=mode.value, cache_tokens=cache_tokens or None, instructions=instructions, seed=seed
-        )
-        with connect(base_url, model, api_key) as server:
-            scorer = choose_scorer(server, None if metric is None else metric.value, answer_tokens=answer_tokens)
-            records = _ask(trials, scorer, ScoreFile(resume, scorer.settings), console)
-    except ContextPilotError as error:
-        console.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
-        raise typer.Exit(2) from error
+    cases = read_cases(questions)
+    trials = make_trials(cases, mode=mode, cache_tokens=cache_tokens or None, instructions=instructions, seed=seed)
+    with connect(base_url, model, api_key) as server:
+        scorer = choose_scorer(server, metric, answer_tokens=answer_tokens)
+        records = _ask(trials, scorer, ScoreFile(resume, scorer.settings))
     clusters = {trial.key: trial.cluster for trial in trials if trial.cluster}
-    found = report(cases, records, scorer.metrics, note=note.value, margin=margin, clusters=clusters)
+    found = report(cases, records, scorer.metrics, note=note, margin=margin, clusters=clusters)
     if as_json:
-        typer.echo(json.dumps({"model": server.model, "margin": margin, "note": note.value, **asdict(found)}))
+        typer.echo(json.dumps({"model": server.model, "margin": margin, "note": note, **asdict(found)}))
     else:
         _show(found, Console())
     raise typer.Exit(2 if not found.measured else 0 if found.safe else 1)
 
 
-def _ask(trials: Sequence[Trial], scorer: Scorer, scores: ScoreFile, console: Console) -> list[Record]:
+def _ask(trials: Sequence[Trial], scorer: Scorer, scores: ScoreFile) -> list[Record]:
+    console = Console(stderr=True)
     asked = evaluate(trials, scorer, scores)
     return list(track(asked, "asking", len(trials), console=console, transient=True, disable=not console.is_terminal))
 

@@ -8,7 +8,7 @@ from contextpilot_integrations import extras
 
 
 def main() -> NoReturn:
-    """Run the command line and exit: 0 done, 2 refused, with one line that says why."""
+    """Run the command line and exit: 0 done, 2 refused, with one line that says why; `gate` has a 1 of its own."""
     try:
         for module in ("typer", "rich"):
             extras.load(module, extra="cli")

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, replace
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,50 +9,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
-from contextpilot_core import ContextPilotError, EngineConfig, TraceError
-from contextpilot_core.replay import ReplayResult, load_corpus, load_trace
+from contextpilot_core import ConfigError, EngineConfig, TraceError
+from contextpilot_core.config import NoteStyle, Schedule, Strategy
+from contextpilot_core.replay import Identity, Mode, ReplayResult, load_corpus, load_trace
 from contextpilot_core.replay import replay as run_replay
-
-
-class Mode(str, Enum):
-    """offline: the whole trace is one batch; online: one request after the other; window: some of them together."""
-
-    offline = "offline"
-    online = "online"
-    window = "window"
-
-
-class StrategyName(str, Enum):
-    """How documents are ordered."""
-
-    greedy = "greedy"
-    paper = "paper"
-    none = "none"
-
-
-class ScheduleName(str, Enum):
-    """In which order a batch is sent."""
-
-    depth_first = "depth-first"
-    paper = "paper"
-    arrival = "arrival"
-
-
-class NoteName(str, Enum):
-    """The order note."""
-
-    none = "none"
-    compact = "compact"
-    full = "full"
-
-
-class IdentityName(str, Enum):
-    """What makes two documents the same block."""
-
-    id = "id"
-    text = "text"
 
 
 def replay(
@@ -62,53 +22,48 @@ def replay(
     top_k: Annotated[int, typer.Option(min=1, help="Documents per request.")] = 15,
     mode: Annotated[
         Mode, typer.Option(help="One batch, one request after the other, or as many together as wait.")
-    ] = Mode.offline,
+    ] = "offline",
     window: Annotated[int, typer.Option(min=1, help="Requests that wait together (--mode window).")] = 32,
-    strategy: Annotated[StrategyName, typer.Option(help="How documents are ordered.")] = StrategyName.greedy,
-    schedule: Annotated[ScheduleName, typer.Option(help="Order of a batch.")] = ScheduleName.depth_first,
+    strategy: Annotated[Strategy, typer.Option(help="How documents are ordered.")] = "greedy",
+    schedule: Annotated[Schedule, typer.Option(help="Order of a batch.")] = "depth-first",
     cache_tokens: Annotated[int, typer.Option(min=0, help="Tokens the cache holds; 0: unbounded.")] = 40_000,
     candidates: Annotated[int | None, typer.Option(min=1, help="Selection: candidates per request.")] = None,
     pinned: Annotated[int | None, typer.Option(min=0, help="Selection: best ranks that are always sent.")] = None,
-    note: Annotated[NoteName, typer.Option(help="The order note.")] = NoteName.none,
+    note: Annotated[NoteStyle, typer.Option(help="The order note.")] = "none",
     kv_block: Annotated[int, typer.Option(min=1, help="Tokens per KV block.")] = 1,
-    identity: Annotated[IdentityName, typer.Option(help="One block per id, or per text.")] = IdentityName.id,
+    identity: Annotated[Identity, typer.Option(help="One block per id, or per text.")] = "id",
     queries: Annotated[Path | None, typer.Option(help="Queries with evidence_ids, to report recall.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Replay a retrieval trace through a simulated prefix cache and report what was reused."""
-    console = Console(stderr=True)
-    try:
-        if (candidates is None) != (pinned is None):
-            raise typer.BadParameter("--candidates and --pinned belong together; give both or neither")
-        config = EngineConfig(
-            strategy=strategy.value,
-            schedule=schedule.value,
-            cache_tokens=cache_tokens or None,
-            kv_block=kv_block,
-            note=note.value,
-            budget=None if candidates is None else top_k,
-            pinned=pinned,
+    if (candidates is None) != (pinned is None):
+        raise ConfigError("--candidates and --pinned belong together; give both or neither")
+    config = EngineConfig(
+        strategy=strategy,
+        schedule=schedule,
+        cache_tokens=cache_tokens or None,
+        kv_block=kv_block,
+        note=note,
+        budget=None if candidates is None else top_k,
+        pinned=pinned,
+    )
+    documents, items = load_corpus(corpus), load_trace(trace, queries)
+    if not any(item.doc_ids for item in items):
+        raise TraceError(f"{trace}: no line has any doc_ids; give a trace of retrieved documents")
+    if queries is not None and not any(item.evidence for item in items):
+        raise TraceError(f"{queries}: no evidence_ids for any query of the trace; give queries that know theirs")
+    with _progress() as bar:
+        task = bar.add_task("replay", total=None)
+        result = run_replay(
+            items,
+            documents,
+            config,
+            top_k=candidates or top_k,
+            mode=mode,
+            window=window,
+            identity=identity,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-        documents, items = load_corpus(corpus), load_trace(trace, queries)
-        if not any(item.doc_ids for item in items):
-            raise TraceError(f"{trace}: no line has any doc_ids; give a trace of retrieved documents")
-        if queries is not None and not any(item.evidence for item in items):
-            raise TraceError(f"{queries}: no evidence_ids for any query of the trace; give queries that know theirs")
-        with _progress(console) as bar:
-            task = bar.add_task("replay", total=None)
-            result = run_replay(
-                items,
-                documents,
-                config,
-                top_k=candidates or top_k,
-                mode=mode.value,
-                window=window,
-                identity=identity.value,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
-            )
-    except ContextPilotError as error:
-        console.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
-        raise typer.Exit(2) from error
     if as_json:
         typer.echo(json.dumps(asdict(result)))
     else:
@@ -116,8 +71,9 @@ def replay(
         Console().print(_table(trace.name, result, plain))
 
 
-def _progress(console: Console) -> Progress:
+def _progress() -> Progress:
     """Return a bar that shows on a terminal only."""
+    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 

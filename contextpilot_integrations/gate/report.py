@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from contextpilot_core.config import NoteStyle
 from contextpilot_integrations.gate.arms import DEDUP_ARMS, HINTED, ORDER_ARMS, REORDERED
 from contextpilot_integrations.gate.cases import Case
 from contextpilot_integrations.gate.records import Record
@@ -16,7 +17,6 @@ from contextpilot_integrations.gate.verdict import (
     SAFE,
     SAFE_BARE,
     Judgement,
-    Note,
     dedup_verdict,
     judge,
     order_verdict,
@@ -72,7 +72,7 @@ def report(
     records: Sequence[Record],
     metrics: Sequence[str],
     *,
-    note: Note,
+    note: NoteStyle,
     margin: float,
     clusters: Mapping[str, str] | None = None,
 ) -> Report:

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+from contextpilot_core.config import NoteStyle
 from contextpilot_integrations.gate.arms import COMPACT, FULL, HINTED, REORDERED
 from contextpilot_integrations.gate.records import Record
 from contextpilot_integrations.gate.scoring import Interval, paired_interval
@@ -41,7 +42,6 @@ MARGIN = 0.05
 LEAST_QUESTIONS = 30
 LEAST_CLUSTERS = 10
 
-Note = Literal["compact", "full", "none"]
 Finding = Literal["kept", "lost", "open"]
 
 SAFE, KEEP, DO_NOT, NOT_SHOWN = "safe to reorder", "keep annotation", "do not reorder", "not shown"
@@ -128,7 +128,7 @@ def judge(
     )
 
 
-def order_verdict(judgement: Judgement | None, note: Note) -> str:
+def order_verdict(judgement: Judgement | None, note: NoteStyle) -> str:
     """Return `SAFE`, `KEEP`, `SAFE_BARE`, `DO_NOT` or `NOT_SHOWN`; ``note``: the style that the deployment uses."""
     if judgement is None:
         return NOT_SHOWN

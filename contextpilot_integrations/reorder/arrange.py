@@ -6,21 +6,14 @@ the front, and changes no text, but for a note at the end of the last document w
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
-from contextpilot_core import (
-    ConfigError,
-    ContextBlock,
-    ContextRequest,
-    EngineConfig,
-    Plan,
-    ReuseEngine,
-    WindowScheduler,
-)
+from contextpilot_core import ContextBlock, ContextRequest, EngineConfig, Plan, ReuseEngine, WindowScheduler
+from contextpilot_core.checks import one_of, whole_number
 from contextpilot_core.clustering import prefix_first
 from contextpilot_core.config import NoteStyle
 from contextpilot_core.prompt import body_digest, distinct
-from contextpilot_integrations.reorder.notes import NOTE_STYLES, ordinal_note, relevance_order, strip_note
+from contextpilot_integrations.reorder.notes import ordinal_note, relevance_order, strip_note
 from contextpilot_integrations.reorder.orders import OrderMemory
 
 
@@ -144,8 +137,7 @@ def _asked(
 ) -> _Asked:
     """Return the call of `arrange` with these arguments; nothing is ``given`` when there is nothing to order."""
     style = config.note if note is None else note
-    if style not in NOTE_STYLES:
-        raise ConfigError(f"note={style!r} is not one of {', '.join(map(repr, NOTE_STYLES))}; choose one of them")
+    one_of("note", style, get_args(NoteStyle))
     relevance = relevance_order([block.text for block in blocks], ranks)
     bodies = [replace(block, text=strip_note(block.text)) for block in blocks]
     digests = [body_digest(_shown(body, config)) for body in bodies]
@@ -171,8 +163,7 @@ def _best(relevance: tuple[int, ...], digests: Sequence[bytes], k: int | None, c
     """Return the positions of the best ``k`` different documents with their repeats, best first."""
     if k is None:
         return relevance
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ConfigError(f"k={k!r} must be a whole number of at least 1, or None for all; change it")
+    whole_number("k", k, "give how many documents to keep, or None for all")
     if not config.dedup:
         return relevance[:k]
     kept, _ = distinct([digests[position] for position in relevance])

@@ -11,7 +11,6 @@ RANK = "contextpilot_rank"
 """Metadata key of a document's place in the order of relevance; 0 is the best."""
 SOURCES = "contextpilot_sources"
 """Metadata key of all documents that had this text (``id`` and ``metadata`` of each), where there are several."""
-NOTE_STYLES = ("compact", "full", "none")
 
 _NOTE_HEAD = "\n\nDocuments above by relevance: "
 _ORDINAL = r"[0-9]+(?:st|nd|rd|th)"

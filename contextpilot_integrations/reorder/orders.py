@@ -1,10 +1,9 @@
 """The last order of each session."""
 
-from collections import OrderedDict
-from threading import Lock
 from typing import Any
 
-from contextpilot_core import ConfigError
+from contextpilot_core.checks import whole_number
+from contextpilot_integrations.recent import Recent
 
 
 class OrderMemory:
@@ -15,29 +14,20 @@ class OrderMemory:
 
     def __init__(self, max_sessions: int = 1_000) -> None:
         """Keep the orders of at most ``max_sessions`` sessions. Raises `ConfigError`."""
-        if isinstance(max_sessions, bool) or not isinstance(max_sessions, int) or max_sessions < 1:
-            raise ConfigError(f"max_sessions={max_sessions!r} must be a whole number of at least 1; change it")
-        self._limit = max_sessions
-        self._orders: OrderedDict[tuple[str, str], tuple[bytes, ...]] = OrderedDict()
-        self._lock = Lock()
+        limit = whole_number("max_sessions", max_sessions, "1_000 is usual")
+        self._orders: Recent[tuple[str, str], tuple[bytes, ...]] = Recent(limit)
 
     def last(self, namespace: str, session_id: str) -> tuple[bytes, ...]:
         """Return the digests of the session's last documents in their order; none for an unknown session."""
-        with self._lock:
-            return self._orders.get((namespace, session_id), ())
+        return self._orders.peek((namespace, session_id)) or ()
 
     def keep(self, namespace: str, session_id: str, order: tuple[bytes, ...]) -> None:
         """Remember the order that a session was given; of two calls at once, the later one's."""
-        with self._lock:
-            self._orders[namespace, session_id] = order
-            self._orders.move_to_end((namespace, session_id))
-            if len(self._orders) > self._limit:
-                self._orders.popitem(last=False)
+        self._orders.put((namespace, session_id), order)
 
     def forget(self, session_id: str, *, namespace: str = "default") -> bool:
         """Forget a session (a new conversation under its name). Returns whether there was one."""
-        with self._lock:
-            return self._orders.pop((namespace, session_id), None) is not None
+        return self._orders.pop((namespace, session_id)) is not None
 
     def __len__(self) -> int:
         return len(self._orders)

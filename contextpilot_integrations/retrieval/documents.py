@@ -1,10 +1,11 @@
-"""Documents at the door: whatever the caller has becomes entries; at the exit both frameworks get objects of theirs."""
+"""The caller's documents, of whatever kind, as the entries of an index, and what a search returns of them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from contextpilot_core import ContextBlock, RequestError, RequestTypeError
+from contextpilot_core.checks import whole_number
 
 NODE_FIELDS = (
     "excluded_embed_metadata_keys",
@@ -83,5 +84,4 @@ def check_search(query: object, k: object) -> None:
     """Raise unless ``query`` is a str (`RequestTypeError`) and ``k`` a whole number of at least 1 (`RequestError`)."""
     if not isinstance(query, str):
         raise RequestTypeError(f"query is a {type(query).__name__}; give a text")
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise RequestError(f"k={k!r} must be a whole number of at least 1; it is how many documents to return")
+    whole_number("k", k, "give how many documents to return", error=RequestError)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from contextpilot_core import ConfigError, RequestError
+from contextpilot_core import RequestError
+from contextpilot_core.checks import one_of
 from contextpilot_integrations.extras import load
 from contextpilot_integrations.retrieval.documents import Entry, Hit, as_entries, check_search
 from contextpilot_integrations.retrieval.embeddings import Vectors, as_embedder
@@ -57,8 +58,7 @@ class FaissIndex:
                 self._index.add(vectors[start : start + (1 if kind == "hnsw" else len(vectors))])
 
     def _prepare(self, entries: tuple[Entry, ...], embeddings: Any, kind: Kind, normalize: bool) -> None:
-        if kind not in get_args(Kind):
-            raise ConfigError(f"kind={kind!r} is not one of {', '.join(map(repr, get_args(Kind)))}; choose one of them")
+        one_of("kind", kind, get_args(Kind))
         self._faiss = load("faiss", extra="retrieval")
         self._entries, self._kind, self._normalize = entries, kind, normalize
         if isinstance(embeddings, LsaEmbeddings) and not embeddings.fitted and entries:

@@ -14,6 +14,7 @@ from llama_index.core.schema import (
 )
 
 from contextpilot_core import RequestError
+from contextpilot_core.checks import whole_number
 from contextpilot_integrations.retrieval.documents import Entry, Index
 
 
@@ -26,10 +27,9 @@ class IndexNodeRetriever(BaseRetriever):
 
     def __init__(self, index: Index, k: int = 4, callback_manager: CallbackManager | None = None) -> None:
         """Search ``index`` for ``k`` documents. Raises `RequestError` when ``k`` is below 1."""
-        if k < 1:
-            raise RequestError(f"k={k!r} must be a whole number of at least 1; it is how many documents to return")
         super().__init__(callback_manager=callback_manager)
-        self._index, self._k = index, k
+        self._index = index
+        self._k = whole_number("k", k, "give how many documents to return", error=RequestError)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         hits = self._index.search(query_bundle.query_str, self._k)

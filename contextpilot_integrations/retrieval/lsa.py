@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from contextpilot_core import ConfigError, RequestError
+from contextpilot_core import RequestError
+from contextpilot_core.checks import whole_number
 from contextpilot_integrations.extras import load
 from contextpilot_integrations.retrieval.embeddings import Vectors
 
@@ -23,9 +24,7 @@ class LsaEmbeddings:
         Raises:
             ConfigError: ``dimensions`` is no whole number of at least 1.
         """
-        if isinstance(dimensions, bool) or not isinstance(dimensions, int) or dimensions < 1:
-            raise ConfigError(f"dimensions={dimensions!r} must be a whole number of at least 1; give for example 128")
-        self._dimensions, self._seed = dimensions, seed
+        self._dimensions, self._seed = whole_number("dimensions", dimensions, "128 is usual"), seed
         self._model: Any = None
 
     @property

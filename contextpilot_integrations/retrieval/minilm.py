@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from contextpilot_core import ConfigError, MissingModelError
+from contextpilot_core import MissingModelError
+from contextpilot_core.checks import whole_number
 from contextpilot_integrations.extras import load
 from contextpilot_integrations.retrieval.embeddings import Vectors
 
@@ -57,12 +58,10 @@ class MiniLmEmbeddings:
             ConfigError: ``batch_size`` is no whole number of at least 1.
             MissingExtraError: torch or transformers are not installed. MissingModelError: the model is not.
         """
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ConfigError(f"batch_size={batch_size!r} must be a whole number of at least 1; the default is 32")
+        self._device, self._batch_size = device, whole_number("batch_size", batch_size, "32 is usual")
         self._torch: Any = load("torch", extra="minilm")
         transformers: Any = load("transformers", extra="minilm")
         path = packaged_model() if folder is None else folder
-        self._device, self._batch_size = device, batch_size
         with _no_progress_bar(transformers.utils.logging):
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
             self._model = transformers.AutoModel.from_pretrained(path, local_files_only=True).to(device).eval()

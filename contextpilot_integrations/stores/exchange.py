@@ -13,7 +13,7 @@ from contextpilot_core.journal import LogState, SharedState
 from contextpilot_integrations.stores.codec import decode_snapshot, encode_snapshot
 from contextpilot_integrations.stores.redis_log import UNREACHABLE, Found, Position, RedisLog, later
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _READ, _WRITE = 64, 256  # entries per command; the engine waits while as many are followed
 _WAIT_MS = 250  # how long one command waits for entries: also how soon `close` and a lost log are noticed
 _PAUSES = 0.05, 2.0  # seconds before the next try: at first, and at most
@@ -97,8 +97,8 @@ class Exchange:
                 except UNREACHABLE as error:
                     self._say_alone(error)
                     self._leave()
-                except Exception:
-                    _logger.exception(
+                except Exception:  # noqa: BLE001  # logged; the engine plans on alone
+                    _log.exception(
                         "worker %s gives its copy of the log in Redis up, and joins again", self._state.worker
                     )
                     self._state.restart()
@@ -120,8 +120,8 @@ class Exchange:
             position = self._catch_up(copy, found)
         except UNREACHABLE:
             raise
-        except Exception:
-            _logger.exception("worker %s cannot follow the log in Redis", self._state.worker)
+        except Exception:  # noqa: BLE001  # logged; whatever is wrong with it, it serves nobody
+            _log.exception("worker %s cannot follow the log in Redis", self._state.worker)
             self._redis.give_up(found.epoch)
             return False
         if position is None:
@@ -134,7 +134,7 @@ class Exchange:
             self._told = False
             self._moved.notify_all()
         self._work.set()
-        _logger.info("worker %s follows the log %s in Redis", self._state.worker, found.epoch.decode(errors="replace"))
+        _log.info("worker %s follows the log %s in Redis", self._state.worker, found.epoch.decode(errors="replace"))
         return True
 
     def _catch_up(self, copy: LogState, found: Found) -> Position | None:
@@ -161,10 +161,10 @@ class Exchange:
         while epoch is not None and not self._closed.is_set():
             batch = self._redis.read(epoch, self._position, most=_READ, wait=_WAIT_MS)
             if batch is None:
-                _logger.warning("worker %s missed a part of the log in Redis: taking its snapshot", self._state.worker)
+                _log.warning("worker %s missed a part of the log in Redis: taking its snapshot", self._state.worker)
                 return
             if self._state.forged((entry.worker, entry.number) for entry in batch.entries):
-                _logger.warning("somebody else writes to the log in Redis as worker %s", self._state.worker)
+                _log.warning("somebody else writes to the log in Redis as worker %s", self._state.worker)
                 self._redis.give_up(epoch)
                 return
             due = bool(batch.entries) and self._state.deliver(batch.entries, every=self._every)
@@ -184,7 +184,7 @@ class Exchange:
     def _say_alone(self, error: Exception) -> None:
         if not self._told:
             why = f"{type(error).__name__}: {error}"
-            _logger.warning("worker %s plans alone until Redis is there again (%s)", self._state.worker, why)
+            _log.warning("worker %s plans alone until Redis is there again (%s)", self._state.worker, why)
         self._told = True
 
     # -- the writer ----------------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ class Exchange:
             done = self._redis.append(epoch, entries)
         except UNREACHABLE:
             return False
-        except Exception:
-            _logger.exception("worker %s cannot send its operations, and tries again", self._state.worker)
+        except Exception:  # noqa: BLE001  # logged; the operations are kept
+            _log.exception("worker %s cannot send its operations, and tries again", self._state.worker)
             return False
         with self._moved:
             if done and join == self._joins:

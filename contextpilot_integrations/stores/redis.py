@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from contextpilot_core import ConfigError
+from contextpilot_core.checks import whole_number
 from contextpilot_core.journal import SharedState, rules
 from contextpilot_integrations.secret_keys import secret_key
 from contextpilot_integrations.stores.codec import VERSION, encode_snapshot
@@ -34,8 +35,8 @@ class RedisStore:
 
     Make both in the process that uses them, after any fork, and with the same ``secret`` and the same bounds in the
     configuration everywhere: other ones share another view. In Redis stand names of namespaces and requests, numbers,
-    and digests that nobody without the secret can tell from chance; never a text. Who may write to this Redis may
-    spoil the view; give it a password of its own.
+    and digests that nobody without the secret can tell from chance; never a text. Anyone with write access can corrupt
+    the shared view: use a password.
 
     While Redis is out of reach the engine plans on alone; afterwards the processes agree again, and nothing is lost
     up to 10,000 operations of a process. If Redis loses data, the processes put back what they know. A process that
@@ -57,13 +58,11 @@ class RedisStore:
         Raises:
             ConfigError: an argument breaks its rule.
         """
-        if not isinstance(snapshot_every, int) or snapshot_every < 1:
-            raise ConfigError(f"snapshot_every={snapshot_every!r} must be a number of entries above 0; try 2_000")
         self._secret = hashlib.blake2b(secret_key("secret", secret), person=b"contextpilot").digest()
         self._client = _client(server)
         self._lent = self._client is server
         self._key = key
-        self._every = snapshot_every
+        self._every = whole_number("snapshot_every", snapshot_every, "give entries, 2000 is usual")
         self._state: SharedState | None = None
         self._exchange: Exchange | None = None
         self._process = os.getpid()

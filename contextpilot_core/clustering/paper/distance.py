@@ -19,15 +19,6 @@ MAX_CONTEXTS = 20_000
 _CHUNK = 1 << 21  # shared entries and buffer cells that are worked on at a time
 
 
-def distance(a: Sequence[int], b: Sequence[int], alpha: float = 0.001) -> float:
-    """Return the distance of two contexts; 1.0 when they share nothing."""
-    rank_in_b = {block: rank for rank, block in enumerate(b)}
-    gaps = [abs(rank - rank_in_b[block]) for rank, block in enumerate(a) if block in rank_in_b]
-    if not gaps:
-        return 1.0
-    return 1 - len(gaps) / max(len(a), len(b)) + alpha * sum(gaps) / len(gaps)
-
-
 def pairwise_distances(contexts: Sequence[Sequence[int]], alpha: float = 0.001) -> npt.NDArray[np.float64]:
     """Return the distances of all pairs as a condensed vector [n * (n - 1) / 2] in the order of scipy's ``pdist``.
 

@@ -7,12 +7,12 @@ the order that they were given; inner nodes are prefixes that everything below t
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from contextpilot_core.cache.view import Path
-from contextpilot_core.clustering.merge_tree import MergeForest, forest_of
+from contextpilot_core.clustering.merge_tree import forest_of
 from contextpilot_core.clustering.orders import prefix_first
 from contextpilot_core.clustering.paper.clusters import paper_tree
+from contextpilot_core.clustering.values import Arranged
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError, RequestError
 
 
@@ -21,17 +21,13 @@ class ContextNode:
 
     ``holders`` (block -> numbers of the children whose own blocks have it, in order) finds those that overlap, so a
     node with thousands of children is never scanned; ``bare``: numbers of the children without blocks of their own.
-    ``requests``: the live requests of a leaf. ``visits``: how often a request was put at or below the node.
-    ``distance``: at which an inner node was made.
+    ``requests``: the live requests of a leaf.
     """
 
-    __slots__ = (
-        "bare", "children", "distance", "holders", "next_number", "number", "own", "parent", "requests", "visits",
-    )  # fmt: skip
+    __slots__ = ("bare", "children", "holders", "next_number", "number", "own", "parent", "requests")
 
-    def __init__(self, own: Path = (), distance: float = 0.0) -> None:
+    def __init__(self, own: Path = ()) -> None:
         self.own = own
-        self.distance = distance
         self.parent: ContextNode | None = None
         self.number = 0
         self.next_number = 0
@@ -39,7 +35,6 @@ class ContextNode:
         self.holders: dict[int, dict[int, None]] = {}
         self.bare: dict[int, None] = {}
         self.requests: dict[str, None] = {}
-        self.visits = 0
 
     def append(self, child: "ContextNode") -> None:
         """Add a child under the next number; numbers are never used again."""
@@ -65,7 +60,7 @@ class ContextNode:
             if not numbers:
                 del self.holders[block]
 
-    def nearest(self, ranks: Mapping[int, int], alpha: float) -> tuple[float, "ContextNode"] | None:
+    def nearest(self, ranks: Mapping[int, int], alpha: float) -> "ContextNode | None":
         """Return the child whose own blocks are nearest to a request by eq. 1, or None when all of them miss it.
 
         ``ranks``: the request's blocks with their ranks. Ties: inner nodes first, then the lowest number.
@@ -84,15 +79,7 @@ class ContextNode:
                 key = (far, not child.children, number)
                 if best is None or key < best:
                     best = key
-        return None if best is None else (best[0], self.children[best[2]])
-
-
-class Match(NamedTuple):
-    """Where a search ended. ``distance``: of the request to the node's own blocks (0.0 at the root)."""
-
-    path: Path
-    node: ContextNode
-    distance: float
+        return None if best is None else self.children[best[2]]
 
 
 class ContextTree:
@@ -110,7 +97,7 @@ class ContextTree:
         """Return the number of live requests."""
         return len(self._leaf_of)
 
-    def build(self, contexts: Mapping[str, Sequence[int]], *, linkage: str = "average") -> MergeForest:
+    def build(self, contexts: Mapping[str, Sequence[int]], *, linkage: str = "average") -> Arranged:
         """Cluster many contexts at once (algorithm 4) and hold them.
 
         Raises:
@@ -120,7 +107,7 @@ class ContextTree:
         if self._leaf_of:
             raise RequestError(f"build needs an empty tree and {len(self)} requests are live; insert the new ones")
         tree = paper_tree(list(contexts.values()), alpha=self._alpha, linkage=linkage)
-        nodes = [ContextNode(own, distance) for own, distance in zip(tree.own, tree.distances, strict=True)]
+        nodes = list(map(ContextNode, tree.own))
         for node, parent in zip(nodes[1:], tree.parents[1:], strict=True):
             nodes[parent].append(node)
         self._root = nodes[0]
@@ -128,24 +115,23 @@ class ContextTree:
             self._add_request(request_id, nodes[leaf])
         return forest_of(tree)
 
-    def search(self, ids: Sequence[int]) -> Match:
+    def search(self, ids: Sequence[int]) -> ContextNode:
         """Return the node to share a prefix with (algorithm 1): down to the nearest child while one overlaps.
 
         The search ends at a leaf, where no child overlaps, or at an inner node that the request holds only in part.
         """
         ranks = {block: rank for rank, block in enumerate(ids)}
-        node, path, distance = self._root, [], 0.0
-        while (step := node.nearest(ranks, self._alpha)) is not None:
-            distance, node = step
-            path.append(node.number)
+        node = self._root
+        while (child := node.nearest(ranks, self._alpha)) is not None:
+            node = child
             if not all(block in ranks for block in node.own):
                 break
-        return Match(tuple(path), node, distance)
+        return node
 
     def matched(self, ids: Sequence[int]) -> Path:
         """Return the blocks of ``ids`` that the best matching node holds, in the node's order."""
         wanted = set(ids)
-        return tuple([block for block in _content(self.search(ids).node) if block in wanted])
+        return tuple([block for block in _content(self.search(ids)) if block in wanted])
 
     def order(self, ids: Sequence[int]) -> Path:
         """Return ``ids`` with the matched prefix first, then the rest by rank (algorithm 2)."""
@@ -162,43 +148,17 @@ class ContextTree:
         """
         if request_id in self._leaf_of:
             raise DuplicateRequestError(f"request {request_id!r} is live already; evict it first or use another id")
-        match = self.search(ids)
-        above = match.node
+        above = self.search(ids)
         wanted = set(ids)
         if above.requests or not wanted.issuperset(above.own):
             shared = tuple([block for block in above.own if block in wanted])
             rest = wanted.difference(_content(above))
             if rest or len(shared) < len(above.own):
-                above = self._split(above, shared, match.distance)
+                above = self._split(above, shared)
         if not above.requests:
             own = wanted.difference(_content(above))
             above = self._leaf_below(above, tuple([block for block in ids if block in own]))
         self._add_request(request_id, above)
-        return self.path(request_id)
-
-    def update(self, request_id: str, ids: Sequence[int]) -> Path:
-        """Let the context of a live request grow by the blocks of ``ids`` that it does not have, and return its path.
-
-        Raises:
-            RequestError: the request is not live; nothing was changed.
-        """
-        leaf = self._leaf_of.get(request_id)
-        if leaf is None or leaf.parent is None:
-            raise RequestError(f"request {request_id!r} is not live, so it cannot grow; insert it first")
-        held = set(_content(leaf))
-        fresh = tuple([block for block in ids if block not in held])
-        if not fresh:
-            return self.path(request_id)
-        above = leaf.parent
-        if len(leaf.requests) == 1:
-            above.remove(leaf)
-            leaf.own += fresh
-            above.put(leaf.number, leaf)
-            return self.path(request_id)
-        del leaf.requests[request_id]  # the others stay as they are
-        if leaf.own:
-            above = self._split(leaf, leaf.own, leaf.distance)
-        self._add_request(request_id, self._leaf_below(above, fresh))
         return self.path(request_id)
 
     def evict(self, request_id: str) -> bool:
@@ -226,8 +186,6 @@ class ContextTree:
     def _add_request(self, request_id: str, leaf: ContextNode) -> None:
         leaf.requests[request_id] = None
         self._leaf_of[request_id] = leaf
-        for node in _upwards(leaf):
-            node.visits += 1
 
     def _leaf_below(self, node: ContextNode, own: Path) -> ContextNode:
         """Return a leaf for a context that adds ``own`` to the node's."""
@@ -237,13 +195,12 @@ class ContextTree:
         node.append(leaf)
         return leaf
 
-    def _split(self, node: ContextNode, shared: Path, distance: float) -> ContextNode:
+    def _split(self, node: ContextNode, shared: Path) -> ContextNode:
         """Put a new inner node with the ``shared`` part of a node's own blocks in its place, the node below it."""
         above = node.parent
         if above is None:
             raise IntegrityError("the root cannot be split: its context is empty")
-        inner = ContextNode(shared, distance)
-        inner.visits = node.visits
+        inner = ContextNode(shared)
         above.remove(node)
         above.put(node.number, inner)
         node.own = tuple([block for block in node.own if block not in shared])

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from contextpilot_core.cache.view import Path
-from contextpilot_core.clustering.merge_tree import MergeForest
 from contextpilot_core.clustering.paper.tree import ContextTree
 from contextpilot_core.clustering.values import Arranged
 from contextpilot_core.errors import IntegrityError
@@ -32,14 +31,12 @@ class PaperTrees:
         """Tell whether there is a tree behind ``head``."""
         return head in self._trees
 
-    def arrange(
-        self, head: Path, contexts: Mapping[str, Path], built: tuple[ContextTree, MergeForest] | None
-    ) -> Arranged:
+    def arrange(self, head: Path, contexts: Mapping[str, Path], built: tuple[ContextTree, Arranged] | None) -> Arranged:
         """Insert the contexts of a batch: the tree that was ``built`` for them, or each into the one that is there."""
         if built is not None and head not in self._trees and len(built[0]):
-            self._trees[head], forest = built
+            self._trees[head], arranged = built
             self._tree_of.update(dict.fromkeys(contexts, head))
-            return Arranged(forest.orders, forest.paths, forest.shared)
+            return arranged
         tree = self._trees.setdefault(head, ContextTree(self._alpha))
         shared = [len(tree.matched(context)) for context in contexts.values()]
         orders = [tree.order(context) for context in contexts.values()]

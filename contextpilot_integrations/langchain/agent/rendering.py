@@ -5,11 +5,9 @@ its bytes, and one that was cut or summarised gets every text again that it no l
 """
 
 import hashlib
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
@@ -25,9 +23,8 @@ from contextpilot_core.prompt import (
     render_bodies,
 )
 from contextpilot_integrations.langchain.documents import as_block, by_relevance
+from contextpilot_integrations.recent import Recent
 from contextpilot_integrations.reorder import strip_note
-
-T = TypeVar("T")
 
 
 def documents_of(message: BaseMessage) -> list[Document]:
@@ -67,9 +64,8 @@ class ResultRenderer:
 
     def __init__(self, config: EngineConfig, count: TokenCounter, max_results: int = 1_024) -> None:
         """Remember at most ``max_results`` messages, the least recently used forgotten first."""
-        self._config, self._count, self._limit = config, count, max_results
-        self._known: OrderedDict[bytes, Any] = OrderedDict()
-        self._lock = threading.Lock()
+        self._config, self._count = config, count
+        self._known: Recent[bytes, Any] = Recent(max_results)
 
     def __call__(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages with their retrieved results rendered; every other message is the same object."""
@@ -82,7 +78,7 @@ class ResultRenderer:
             if documents:
                 bodies = [self._body(document) for document in documents]
                 chain = _extended(chain, b"documents", bodies)
-                text, record = self._remembered(chain, partial(self._render, bodies, shown, foreign))
+                text, record = self._known.get(chain, partial(self._render, bodies, shown, foreign))
                 shown.append((record, text))
                 message = message.model_copy(update={"content": text})
             else:
@@ -90,7 +86,7 @@ class ResultRenderer:
                 readable = bool(words) and isinstance(message, (HumanMessage, ToolMessage))
                 chain = _extended(chain, b"text" if readable else b"other", [words or repr(message.content)])
                 content = words or message.content
-                read = self._remembered(chain, partial(foreign_record, content, readable=readable))
+                read = self._known.get(chain, partial(foreign_record, content, readable=readable))
                 foreign.append((read, words if readable else None))
             result.append(message)
         return result
@@ -109,19 +105,6 @@ class ResultRenderer:
         text, record = render_bodies(bodies, self._config, self._count, Visible(tuple(shown), tuple(foreign)))
         record.sources(text)  # worked out before another thread can see the record
         return text, record
-
-    def _remembered(self, key: bytes, work_out: Callable[[], T]) -> T:
-        with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-                found: T = self._known[key]
-                return found
-        value = work_out()
-        with self._lock:
-            self._known[key] = value
-            while len(self._known) > self._limit:
-                self._known.popitem(last=False)
-        return value
 
 
 def _extended(chain: bytes, kind: bytes, texts: Sequence[str]) -> bytes:

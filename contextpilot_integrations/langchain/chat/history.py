@@ -6,7 +6,8 @@ from typing import Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from contextpilot_core import ConfigError, ContextBlock, EngineConfig, Message
+from contextpilot_core import ContextBlock, EngineConfig, Message
+from contextpilot_core.checks import whole_number
 from contextpilot_integrations.recent import Recent
 from contextpilot_integrations.serving.chat import Asked, Entry
 
@@ -61,8 +62,7 @@ class MemoryHistories:
 
     def __init__(self, max_sessions: int) -> None:
         """Keep at most ``max_sessions``. Raises `ConfigError`."""
-        if isinstance(max_sessions, bool) or not isinstance(max_sessions, int) or max_sessions < 1:
-            raise ConfigError(f"max_sessions={max_sessions!r} must be a whole number of at least 1; 1_000 is usual")
+        whole_number("max_sessions", max_sessions, "1_000 is usual")
         self._known: Recent[str, MemoryHistory] = Recent(max_sessions)
 
     def __call__(self, session_id: str) -> MemoryHistory:

@@ -7,6 +7,7 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory
 
 from contextpilot_core import ConfigError
+from contextpilot_core.checks import whole_number
 from contextpilot_integrations.serving.chat import Tenants
 
 _ANSWER_TOKENS = 256
@@ -37,9 +38,6 @@ def window_and_room(max_context_tokens: int | None, llm: LLM, memory: BaseMemory
         )
     answer = max(_ANSWER_TOKENS if max_context_tokens is None else 0, llm.metadata.num_output)
     window = llm.metadata.context_window if max_context_tokens is None else max_context_tokens
-    if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-        raise ConfigError(
-            f"max_context_tokens={window!r} must be a whole number of at least 1; give None for that of the LLM"
-        )
+    whole_number("max_context_tokens", window, "give None for that of the LLM")
     most = getattr(memory, "token_limit", window)
     return min(window, most), min(max(1, window - min(window // 2, answer)), most)

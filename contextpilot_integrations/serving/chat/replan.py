@@ -6,7 +6,8 @@ Bytes stay as they are wherever that is right: a question is planned in the orde
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from contextpilot_core import ConfigError, Message, Plan, RequestError, ReuseEngine, TokenCounter
+from contextpilot_core import Message, Plan, RequestError, ReuseEngine, TokenCounter
+from contextpilot_core.checks import whole_number
 from contextpilot_core.prompt import HistoryDigest, message_text
 from contextpilot_integrations.serving.chat.entries import Asked, Entry, read, sent, split_turns
 from contextpilot_integrations.serving.chat.sizes import message_tokens
@@ -32,12 +33,8 @@ class Setting:
 
     def __post_init__(self) -> None:
         """Check the window. Raises `ConfigError`."""
-        window = self.window
-        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-            raise ConfigError(
-                f"max_context_tokens={window!r} must be a whole number of at least 1; give the model's window, or None "
-                "for no limit"
-            )
+        if self.window is not None:
+            whole_number("max_context_tokens", self.window, "give the model's window, or None for no limit")
 
     def plan(self, asked: Asked, history: Sequence[Entry]) -> Plan:
         """Plan a question on top of ``history``, in flight; in its own order where it has one that fits."""

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from contextpilot_core import ConfigError, Message, Plan, ReuseEngine
+from contextpilot_core import Message, Plan, ReuseEngine
+from contextpilot_core.checks import whole_number
 from contextpilot_integrations.recent import Recent
 from contextpilot_integrations.serving.chat import Entry, TurnLocks, sent
 from contextpilot_integrations.serving.chat.locks import Keep, Key
@@ -29,8 +30,7 @@ class Sessions:
 
     def __init__(self, limit: int) -> None:
         """Keep at most ``limit`` conversations, not counting those in use. Raises `ConfigError`."""
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise ConfigError(f"max_sessions={limit!r} must be a whole number of at least 1; 1_000 is usual")
+        whole_number("max_sessions", limit, "1_000 is usual")
         self._locks = TurnLocks()
         self._known: Recent[Key, Conversation] = Recent(limit, self._locks.is_held)
 

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from contextpilot_core import ConfigError, ReuseEngine, TokenCounter, estimate_tokens
+from contextpilot_core.checks import number, whole_number
 from contextpilot_integrations import extras
 from contextpilot_integrations.serving.chat import Tenants
 from contextpilot_integrations.serving.client.async_client import AsyncChatCalls
@@ -188,17 +189,13 @@ def _replicas(
             f"engines holds {len(set(map(id, engines)))} different engines for {len(clients)} clients; each replica "
             "needs one of its own: it knows what that replica has cached"
         )
-    if isinstance(max_imbalance, bool) or not isinstance(max_imbalance, int) or max_imbalance < 1:
-        raise ConfigError(f"max_imbalance={max_imbalance!r} must be a whole number of at least 1; change it")
-    if not isinstance(retry_seconds, (int, float)) or not retry_seconds > 0:
-        raise ConfigError(f"retry_seconds={retry_seconds!r} must be a number of seconds above 0; change it")
     return Replicas(
         [
             Replica(client, engine, _name(client, number), scheduler_of(engine, max_wait_ms), tokens)
             for number, (client, engine) in enumerate(zip(clients, engines, strict=True))
         ],
-        max_imbalance=max_imbalance,
-        retry_seconds=retry_seconds,
+        max_imbalance=whole_number("max_imbalance", max_imbalance, "4 is usual"),
+        retry_seconds=number("retry_seconds", retry_seconds, "give seconds, 1 is usual", above=0),
         clock=clock,
     )
 

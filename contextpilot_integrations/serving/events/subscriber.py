@@ -9,11 +9,12 @@ from types import TracebackType
 from typing import Any
 
 from contextpilot_core import ConfigError, KVMirror
+from contextpilot_core.checks import number, whole_number
 from contextpilot_integrations import extras
 from contextpilot_integrations.serving.events.codec import EventDecoder
 from contextpilot_integrations.serving.events.feed import Batch, EventFeed, EventStatus
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 POLL_MS = 100
 """How soon `KVEventSubscriber.close` is noticed."""
@@ -66,16 +67,13 @@ class KVEventSubscriber:
             MissingExtraError: ``pyzmq`` or ``msgspec`` is not installed.
             ConfigError: an endpoint cannot be used, or a value breaks its rule.
         """
-        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
-            raise ConfigError(f"rank={rank!r} must be a whole number of at least 0; give the data-parallel rank")
+        whole_number("rank", rank, "give the data-parallel rank", least=0)
         if not isinstance(mirror, KVMirror):
             raise ConfigError(f"mirror must be a KVMirror, got {type(mirror).__name__}; make one for the engine")
-        if not replay_timeout > 0:
-            raise ConfigError(f"replay_timeout={replay_timeout!r} must be more than 0 seconds; change it")
+        self._replay_timeout = number("replay_timeout", replay_timeout, "give seconds, 5 is usual", above=0)
         self._zmq: Any = extras.load("zmq", extra="events")
         self._endpoint = _reachable(endpoint, rank, bind=bind)
         self._replay_endpoint = None if replay_endpoint is None else _reachable(replay_endpoint, rank, bind=False)
-        self._replay_timeout = replay_timeout
         decoder = EventDecoder()
         self._context = self._zmq.Context()
         try:
@@ -142,8 +140,8 @@ class KVEventSubscriber:
                     self._take(self._socket.recv_multipart())
                 self._look_after()
             self._feed.end("the subscriber is closed")
-        except Exception:
-            _logger.exception("%s: stopped by an error", self._name)
+        except Exception:  # noqa: BLE001  # logged; nobody waits for this thread
+            _log.exception("%s: stopped by an error", self._name)
             self._feed.end("the subscriber was stopped by an error, see the log")
         finally:
             self._context.destroy(linger=0)
@@ -169,7 +167,7 @@ class KVEventSubscriber:
         now = time.monotonic()
         if not self._connected and now > self._hint_at:
             self._hint_at = math.inf
-            _logger.warning(
+            _log.warning(
                 "%s: nothing is connected; check the engine's --kv-events-config, and bind=True where its endpoint "
                 "names a host (the engine connects then)",
                 self._name,

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from contextpilot_core import ConfigError
+from contextpilot_core.checks import whole_number
 from contextpilot_integrations import extras
 from contextpilot_integrations.serving.local.model import model_file
 from contextpilot_integrations.serving.local.server import HOST, ChildServer, InProcessServer, Server, Settings
@@ -56,14 +57,10 @@ class LocalEngine:
             ConfigError: a value breaks its rule, or llama.cpp cannot start with these values.
         """
         threads = _usable_cpus() if threads is None else threads
-        for name, value, least in (
-            ("slots", slots, 1),
-            ("context_size", context_size, 1),
-            ("threads", threads, 1),
-            ("cache_ram_mib", cache_ram_mib, 0),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name}={value!r} must be a whole number of at least {least}; change it")
+        whole_number("slots", slots, "2 is usual")
+        whole_number("context_size", context_size, "give tokens per slot, 8192 is usual")
+        whole_number("threads", threads, "give CPU threads, or None for all")
+        whole_number("cache_ram_mib", cache_ram_mib, "give MiB, 0 is none", least=0)
         extras.load("xllamacpp", extra="local")
         path = model_file(model)
         self.model = PACKAGED_NAME if model is None else path.stem

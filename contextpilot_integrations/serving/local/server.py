@@ -124,7 +124,7 @@ def _start(settings: Settings) -> Any:
         raise ConfigError(
             f"llama.cpp cannot serve {settings.model} on port {settings.port} with slots={settings.slots}, "
             f"context_size={settings.context_size}: the file must be a whole GGUF model, the port free, the caches "
-            "must fit into memory; change what does not hold"
+            "must fit into memory; give another file, or fewer slots or tokens"
         ) from error
     _wait_until_it_works(server)
     return server

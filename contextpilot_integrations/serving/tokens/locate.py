@@ -1,23 +1,23 @@
 """Exact tokens of a prompt: its ids, and where the blocks of its context end in them (docs: "Token spans").
 
-Blocks are found by their own tokens, which stand in the prompt as they are whatever surrounds them, except for a few
-at both ends, which may merge with their neighbours. Whoever is not found where he must be is unknown, never guessed.
+A block's own tokens appear in the prompt unchanged but for up to `MERGES` at each end, which may merge with their
+neighbours. A block that is not found exactly once where it must be is unknown, never guessed.
 """
 
 import hashlib
 import logging
 import threading
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from operator import index
 from typing import Any
 
 from contextpilot_core import Message, Plan, PromptTokens
+from contextpilot_integrations.recent import Recent
 from contextpilot_integrations.serving.tokens.sources import TokenSource
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 MERGES = 2
 """Tokens at each end of a piece that may differ in the prompt."""
@@ -41,8 +41,7 @@ class PromptTokenizer:
     def __init__(self, source: TokenSource, *, max_pieces: int = 4_096) -> None:
         """Use ``source``; the tokens of the ``max_pieces`` pieces used last are kept."""
         self._source = source
-        self._max_pieces = max_pieces
-        self._pieces: OrderedDict[bytes, bytes] = OrderedDict()
+        self._pieces: Recent[bytes, bytes] = Recent(max_pieces)
         self._lock = threading.Lock()
         self._said: set[str] = set()
 
@@ -116,16 +115,7 @@ class PromptTokenizer:
 
     def _piece(self, text: str) -> bytes:
         name = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        with self._lock:
-            if (known := self._pieces.get(name)) is not None:
-                self._pieces.move_to_end(name)
-                return known
-        packed = _packed(self._ask(lambda: self._source.piece(text)))
-        with self._lock:
-            self._pieces[name] = packed
-            if len(self._pieces) > self._max_pieces:
-                self._pieces.popitem(last=False)
-        return packed
+        return self._pieces.get(name, lambda: _packed(self._ask(lambda: self._source.piece(text))))
 
     def _ask(self, question: Callable[[], Iterable[int]]) -> list[int]:
         """Return the ids of an answer, which may be any iterable; iterating may fail, too."""
@@ -139,7 +129,7 @@ class PromptTokenizer:
             new = reason not in self._said
             self._said.add(reason)
         if new:
-            _logger.warning("exact tokens of prompts are unknown: %s", reason)
+            _log.warning("exact tokens of prompts are unknown: %s", reason)
 
 
 class _UnknownError(Exception):

@@ -10,17 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core.clustering.greedy import greedy_forest
-from contextpilot_core.clustering.merge_tree import MergeForest
 from contextpilot_core.clustering.orders import depth_first
-from contextpilot_core.clustering.paper.clusters import paper_forest
+from contextpilot_core.clustering.paper.tree import ContextTree
+from contextpilot_core.clustering.values import Arranged
 from contextpilot_core.errors import TooManyContextsError
 
 BLOCKS = 10
 WEIGHTS = [3, 1, 4, 1, 5, 0, 2, 6, 5, 3]
 C1, C2, C3 = [2, 1, 3], [2, 6, 1], [4, 1, 0]
 
-Forest = Callable[[Sequence[Sequence[int]]], MergeForest]
+Forest = Callable[[Sequence[Sequence[int]]], Arranged]
 contexts = st.lists(st.lists(st.integers(0, BLOCKS - 1), max_size=6, unique=True), max_size=12)
+
+
+def paper_forest(
+    given_contexts: Sequence[Sequence[int]], *, alpha: float = 0.001, linkage: str = "average"
+) -> Arranged:
+    return ContextTree(alpha).build({str(number): ids for number, ids in enumerate(given_contexts)}, linkage=linkage)
+
+
 strategies: dict[str, Forest] = {
     "greedy": lambda given_contexts: greedy_forest(given_contexts, WEIGHTS),
     "paper-average": paper_forest,
@@ -40,21 +48,19 @@ def test_worked_example(forest_of: Forest) -> None:
     assert forest.orders == ((1, 2, 3), (1, 2, 6), (1, 4, 0))
     assert forest.paths == ((0, 0, 0), (0, 0, 1), (0, 1))
     assert forest.shared == (2, 2, 1)
-    assert forest.sequence == (0, 1, 2)
 
 
 def test_nothing_and_empty_contexts(forest_of: Forest) -> None:
-    assert forest_of([]) == MergeForest((), (), (), ())
-    assert forest_of([[]]) == MergeForest(((),), ((0,),), (0,), (0,))
+    assert forest_of([]) == Arranged((), (), ())
+    assert forest_of([[]]) == Arranged(((),), ((0,),), (0,))
     forest = forest_of([[], [1, 2], [], [2, 3]])  # an empty first context in a batch
     assert forest.orders == ((), (2, 1), (), (2, 3))
     assert forest.shared == (0, 1, 0, 1)
     assert forest.paths[0] == forest.paths[2] == (0,)
-    assert sorted(forest.sequence) == [0, 1, 2, 3]
 
 
 def test_one_context_keeps_its_ranking(forest_of: Forest) -> None:
-    assert forest_of([[4, 1, 3]]) == MergeForest(((4, 1, 3),), ((0,),), (0,), (0,))
+    assert forest_of([[4, 1, 3]]) == Arranged(((4, 1, 3),), ((0,),), (0,))
 
 
 def test_nothing_shared_moves_nothing(forest_of: Forest) -> None:
@@ -75,7 +81,7 @@ def test_equal_contexts_share_a_leaf_and_all_their_blocks(forest_of: Forest) -> 
     forest = forest_of([[1, 2], [7], [1, 2]])
     assert forest.paths[0] == forest.paths[2]
     assert forest.shared == (2, 0, 2)
-    assert forest.sequence == (0, 2, 1)
+    assert depth_first(forest.paths) == [0, 2, 1]
 
 
 def test_greedy_gives_one_set_the_order_of_its_first_list() -> None:
@@ -107,7 +113,6 @@ def test_own_blocks_by_mean_rank_ties_by_first_appearance() -> None:
 def test_shape(forest_of: Forest, given_contexts: list[list[int]]) -> None:
     forest = forest_of(given_contexts)
     assert [sorted(order) for order in forest.orders] == [sorted(context) for context in given_contexts]
-    assert list(forest.sequence) == depth_first(forest.paths)
     for order, path, shared in zip(forest.orders, forest.paths, forest.shared, strict=True):
         assert len(path) <= len(order) + 1
         family = [other for other, place in zip(forest.orders, forest.paths, strict=True) if place[:-1] == path[:-1]]
@@ -150,9 +155,9 @@ def test_thousands_of_nested_and_of_equal_prefixes() -> None:
 def test_same_result_in_processes_with_different_hash_seeds() -> None:
     code = (
         "import random; from contextpilot_core.clustering.greedy import greedy_forest; "
-        "from contextpilot_core.clustering.paper.clusters import paper_forest;"
+        "from contextpilot_core.clustering.paper.tree import ContextTree;"
         "r = random.Random(1); c = [r.sample(range(40), 8) for _ in range(60)];"
-        "print(greedy_forest(c, [3] * 40), paper_forest(c))"
+        "print(greedy_forest(c, [3] * 40), ContextTree().build({str(n): ids for n, ids in enumerate(c)}))"
     )
     results = {
         subprocess.run(

@@ -34,6 +34,21 @@ def test_help_names_the_commands():
     assert "demo" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "choices"),
+    [
+        ("replay", ["offline|online|window", "greedy|paper|none", "id|text"]),
+        ("gate", ["online|batch", "likelihood|answers"]),
+    ],
+)
+def test_help_names_the_choices(command, choices):
+    require("typer")
+    done = run(command, "--help")
+    assert done.returncode == 0
+    for choice in choices:
+        assert choice in done.stdout
+
+
 def test_no_arguments_show_the_help():
     require("typer")
     assert "Usage" in run().stdout
@@ -48,9 +63,20 @@ def test_version():
     assert run("--version").stdout == f"contextpilot-rag {version}\n"
 
 
-def test_an_error_of_ours_is_one_line_without_a_traceback(tmp_path):
-    require("typer")
-    done = run("replay", str(tmp_path / "no-such-trace.jsonl"), "--corpus", str(tmp_path / "no-such-corpus.jsonl"))
-    assert done.returncode == 2
-    assert "no-such-" in done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay", "absent.jsonl", "--corpus", "absent.jsonl"],
+        ["doctor", "absent.txt"],
+        ["gate", "--base-url", "http://127.0.0.1:9/v1", "--questions", "absent.jsonl"],
+        ["demo", "--base-url", "http://127.0.0.1:9/v1", "--docs", "absent"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_errors_look_alike_one_line_and_no_traceback(arguments):
+    for package in ("typer", "rich", "openai", "rank_bm25"):
+        require(package)
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("contextpilot-rag: ") and "absent" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import require
-
-typer_testing = require("typer.testing")
-require("rich")
+from tests.integrations import command_line
 
 KEYS = [
     "contexts", "tokens", "reused_tokens", "reuse", "note_tokens", "net_reuse", "upper_bound", "build_seconds",
@@ -25,17 +22,15 @@ def files(tmp_path: Path) -> list[str]:
     return [str(trace), "--corpus", str(corpus)]
 
 
-def run(*arguments: str):
-    from contextpilot_integrations.cli.app import app
-
-    return typer_testing.CliRunner().invoke(app, ["replay", *arguments])
+def run(*arguments: str) -> command_line.Done:
+    return command_line.run("replay", *arguments)
 
 
 @pytest.mark.parametrize("mode", ["offline", "online", "window"])
 @pytest.mark.parametrize("strategy", ["greedy", "paper", "none"])
 def test_json(files: list[str], mode: str, strategy: str):
     done = run(*files, "--mode", mode, "--strategy", strategy, "--json")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, done.stderr
     figures = json.loads(done.stdout)
     assert list(figures)[: len(KEYS)] == KEYS
     assert (figures["contexts"], figures["tokens"], figures["note_tokens"]) == (3, 800, 0)
@@ -72,7 +67,7 @@ def test_table_notes_selection_and_an_unbounded_cache(files: list[str]):
 def test_refusals_say_why(files: list[str], extra: list[str], said: str):
     done = run(*files, *extra)
     assert done.exit_code == 2
-    assert said in done.output
+    assert said in done.stderr
 
 
 def test_a_missing_document_names_the_option(files: list[str], tmp_path: Path):
@@ -80,7 +75,7 @@ def test_a_missing_document_names_the_option(files: list[str], tmp_path: Path):
     other.write_text(json.dumps({"id": "a", "text": "x"}) + "\n")
     done = run(files[0], "--corpus", str(other))
     assert done.exit_code == 2
-    assert "--corpus" in done.output
+    assert "--corpus" in done.stderr
 
 
 def test_files_without_content_are_refused(files: list[str], tmp_path: Path):
@@ -90,4 +85,4 @@ def test_files_without_content_are_refused(files: list[str], tmp_path: Path):
     for arguments, said in (([str(empty), *files[1:]], "doc_ids"), ([*files, "--queries", str(queries)], "evidence")):
         done = run(*arguments)
         assert done.exit_code == 2
-        assert said in done.output
+        assert said in done.stderr

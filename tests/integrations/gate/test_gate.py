@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.conftest import require
+from tests.integrations import command_line
 from tests.integrations import gate_servers as servers
 from tests.integrations.chat_server import chat_server, refusing
 
@@ -22,14 +23,10 @@ def questions(tmp_path):
 
 
 def run(base_url, questions, *options, model="m", resume=None):
-    testing = require("typer.testing")
-    require("rich")
-    from contextpilot_integrations.cli.app import app
-
     resume = resume or questions.with_name("scores.jsonl")
     fixed = ["--base-url", base_url, "--questions", str(questions), "--resume", str(resume)]
     fixed += ["--model", model] if model else []
-    return testing.CliRunner().invoke(app, ["gate", *fixed, *options], catch_exceptions=False)
+    return command_line.run("gate", *fixed, *options)
 
 
 @pytest.mark.parametrize(

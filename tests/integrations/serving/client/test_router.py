@@ -477,7 +477,7 @@ def test_tenants_need_their_salts_at_several_replicas(route):
     ("options", "rule"),
     [
         ({"max_imbalance": 0}, "max_imbalance=0 must be a whole number of at least 1"),
-        ({"retry_seconds": 0}, "retry_seconds=0 must be a number of seconds above 0"),
+        ({"retry_seconds": 0}, "retry_seconds=0 must be a number above 0; give seconds"),
         ({"engines": [ReuseEngine()] * 2}, "1 different engines for 2 clients"),
         ({"engines": [ReuseEngine()]}, "1 different engines for 2 clients"),
         ({"tenants": "key"}, "tenants is a str"),

@@ -1,0 +1,41 @@
+import math
+
+import pytest
+
+from contextpilot_core.checks import number, one_of, whole_number
+from contextpilot_core.errors import ConfigError, RequestError
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.0, "1", None, math.nan])
+def test_what_is_no_whole_number_of_at_least_1(value):
+    with pytest.raises(ConfigError) as caught:
+        whole_number("slots", value, "2 is usual")
+    assert str(caught.value) == f"slots={value!r} must be a whole number of at least 1; 2 is usual"
+
+
+def test_whole_numbers_come_back_and_have_other_bounds_where_they_are_given():
+    assert [whole_number("n", value, "", least=0, most=2) for value in (0, 2)] == [0, 2]
+    with pytest.raises(RequestError, match=r"n=3 must be a whole number from 0 to 2; give fewer$"):
+        whole_number("n", 3, "give fewer", least=0, most=2, error=RequestError)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "wrong", "right", "rule"),
+    [
+        ({"above": 0}, [0, -1.5], [0.5, 3, math.inf], "a number above 0"),
+        ({"least": 0}, [-1], [0, 0.5], "a number of at least 0"),
+        ({"least": 0.001, "most": 0.01}, [0, 0.02], [0.001, 0.01], "a number of at least 0.001 and of at most 0.01"),
+    ],
+)
+def test_numbers_within_bounds(bounds, wrong, right, rule):
+    assert [number("seconds", value, "", **bounds) for value in right] == right
+    for value in (*wrong, math.nan, True, "1", None):
+        with pytest.raises(ConfigError) as caught:
+            number("seconds", value, "5 is usual", **bounds)
+        assert str(caught.value) == f"seconds={value!r} must be {rule}; 5 is usual"
+
+
+def test_one_of_names_what_may_be_chosen():
+    one_of("kind", "exact", ("exact", "hnsw"))
+    with pytest.raises(ConfigError, match=r"kind='near' is not one of 'exact', 'hnsw'; choose one of them$"):
+        one_of("kind", "near", ("exact", "hnsw"))
