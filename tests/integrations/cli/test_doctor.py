@@ -1,14 +1,12 @@
 """``contextpilot-rag doctor``, run as a person would."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from tests.conftest import require
+from tests.integrations import console
 
-MAIN = "from contextpilot_integrations.cli.main import main; main()"
 BODY = "You are helpful and brief, whatever they ask. Here is what is known of trees.\n" + "The ash is a tree. " * 30
 
 
@@ -19,14 +17,7 @@ def messages(time, question="What?"):
 def run(*arguments):
     require("typer")
     require("rich")
-    command = [
-        sys.executable,
-        "-c",
-        f"import sys\nsys.argv[0] = 'contextpilot-rag'\n{MAIN}",
-        "doctor",
-        *map(str, arguments),
-    ]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    return console.run("doctor", *map(str, arguments))
 
 
 @pytest.fixture

@@ -2,18 +2,11 @@
 
 import subprocess
 import sys
-from importlib import metadata
 
 import pytest
 
 from tests.conftest import require
-
-MAIN = "from contextpilot_integrations.cli.main import main; main()"
-
-
-def run(*arguments, before=""):
-    command = [sys.executable, "-c", f"{before}\nimport sys\nsys.argv[0] = 'contextpilot-rag'\n{MAIN}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+from tests.integrations.console import run
 
 
 @pytest.mark.parametrize("absent", ["typer", "rich"])
@@ -26,31 +19,26 @@ def test_a_core_only_install_says_which_extra_is_missing(absent):
     )
 
 
-def test_help_names_the_commands():
-    require("typer")
-    done = run("--help")
-    assert done.returncode == 0
-    assert "replay" in done.stdout
-    assert "demo" in done.stdout
-
-
-def test_no_arguments_show_the_help():
-    require("typer")
-    assert "Usage" in run().stdout
-
-
-def test_version():
-    require("typer")
-    try:
-        version = metadata.version("contextpilot-rag")
-    except metadata.PackageNotFoundError:
-        pytest.skip("contextpilot-rag is not installed here; run: make test")
-    assert run("--version").stdout == f"contextpilot-rag {version}\n"
-
-
 def test_an_error_of_ours_is_one_line_without_a_traceback(tmp_path):
     require("typer")
     done = run("replay", str(tmp_path / "no-such-trace.jsonl"), "--corpus", str(tmp_path / "no-such-corpus.jsonl"))
     assert done.returncode == 2
     assert "no-such-" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_module_runs_the_same_command_line():
+    require("typer")
+    command = [sys.executable, "-m", "contextpilot_integrations.cli", "replay", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--corpus" in done.stdout
+
+
+def test_importing_the_room_runs_nothing_and_needs_no_extra():
+    code = (
+        "import sys; sys.modules['typer'] = sys.modules['rich'] = None\n"
+        "from contextpilot_integrations import cli; print(cli.__all__, cli.main.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["['main']", "main"]
