@@ -9,18 +9,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from contextpilot_core.errors import ConfigError
-from contextpilot_integrations.demo.arms import BATCH_ARMS, CHAT_ARMS
-from contextpilot_integrations.demo.endpoint import Endpoint
-from contextpilot_integrations.demo.jobs import FULL, Material, Scale, gather, run_jobs
-from contextpilot_integrations.demo.page.prompts import pieces, prompt_text
-from contextpilot_integrations.demo.questions import committed_questions, questions_about, read_questions
-from contextpilot_integrations.demo.results import Run
 from tests.conftest import require
 
 require("rank_bm25")
+require("rich")
+
+from rich.console import Console  # noqa: E402
+
+from contextpilot_integrations.demo.arms import BATCH_ARMS, CHAT_ARMS  # noqa: E402
+from contextpilot_integrations.demo.endpoint import Endpoint  # noqa: E402
+from contextpilot_integrations.demo.jobs import FULL, Material, Scale, gather, run_jobs  # noqa: E402
+from contextpilot_integrations.demo.page.prompts import pieces, prompt_text  # noqa: E402
+from contextpilot_integrations.demo.questions import (  # noqa: E402
+    committed_questions,
+    questions_about,
+    read_questions,
+)
+from contextpilot_integrations.demo.results import Run  # noqa: E402
 
 CHARACTERS_PER_TOKEN = 4
 
