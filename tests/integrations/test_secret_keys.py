@@ -1,7 +1,7 @@
 """Secrets are checked where they come in, and no error shows one."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core import ConfigError
@@ -16,11 +16,13 @@ def test_bytes_stay_and_texts_become_utf_8():
     assert secret_key("secret", "ä" * 8) == "ä".encode() * 8, "bytes count, not characters"
 
 
+@settings(deadline=None)
 @given(st.text(CHARACTERS, min_size=16))
 def test_any_text_of_sixteen_characters_is_a_secret_of_its_own(text):
     assert secret_key("secret", text).decode("utf-8", "surrogatepass") == text
 
 
+@settings(deadline=None)
 @given(st.text(CHARACTERS) | st.binary())
 def test_shorter_ones_are_refused_by_their_length_alone(secret):
     given_bytes = secret if isinstance(secret, bytes) else secret.encode("utf-8", "surrogatepass")

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_integrations.gate.scoring import exact_match, paired_interval, token_f1
@@ -79,6 +79,7 @@ def interval(values):
     return paired_interval(values, [str(number) for number in range(len(values))])
 
 
+@settings(deadline=None)
 @given(st.text(), st.lists(st.text(), min_size=1, max_size=3))
 def test_f1_is_a_share_and_full_where_the_words_match_exactly(answer, gold):
     found = token_f1(answer, gold)

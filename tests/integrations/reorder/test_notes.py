@@ -1,7 +1,7 @@
 """The note on the last document, and what it means for the order of relevance."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_integrations.reorder.notes import ordinal, ordinal_note, relevance_order, strip_note
@@ -24,6 +24,7 @@ def test_note_names_places_best_first():
     assert ordinal_note("none", [1, 0]) == ordinal_note("full", [0, 1, 2]) == ordinal_note("full", [7, 9]) == ""
 
 
+@settings(deadline=None)
 @given(st.text(), st.lists(st.permutations(range(4)), max_size=3))
 def test_stripping_takes_our_notes_and_nothing_else(body, notes):
     noted = body + "".join(ordinal_note("full", ranks) for ranks in notes)
@@ -52,6 +53,7 @@ def test_a_text_that_imitates_the_note_changes_no_relevance():
     assert relevance_order([text("A"), fake], [1, 0]) == (1, 0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=5), st.data())
 def test_the_ranks_bring_back_the_order_of_relevance(texts, data):
     order = data.draw(st.permutations(range(len(texts))))

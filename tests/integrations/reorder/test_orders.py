@@ -4,7 +4,7 @@ import copy
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core import ConfigError
@@ -54,6 +54,7 @@ def test_the_same_session_id_in_two_namespaces_is_two_sessions():
     assert len(orders) == 0
 
 
+@settings(deadline=None)
 @given(st.integers(1, 4), st.lists(st.tuples(st.sampled_from("nm"), st.sampled_from("abcdef"), st.binary(max_size=2))))
 def test_what_is_remembered_are_the_sessions_kept_last(limit, kept):
     orders, expected = OrderMemory(limit), {}

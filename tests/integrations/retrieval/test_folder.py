@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core.errors import RequestError, RequestTypeError
@@ -48,6 +48,7 @@ BLOCKS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.builds(Entry, block=BLOCKS, node=st.dictionaries(st.text(), VALUES, max_size=2)), max_size=4), VALUES
 )

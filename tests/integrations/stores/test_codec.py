@@ -1,7 +1,7 @@
 """Operations and snapshots as bytes."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core.cache import CacheState
@@ -86,6 +86,7 @@ def test_a_snapshot_of_other_types_is_not_read(change):
         decode_snapshot(msgspec.msgpack.encode({**values, **change}))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.sampled_from(["inserted", "committed", "rendered", "released", "recorded", "reset"]))
 def test_bytes_of_others_are_a_value_error_that_does_not_repeat_them(values, kind):
     for read in (decode_snapshot, lambda given: decode_operation(kind, given)):

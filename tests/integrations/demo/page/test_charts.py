@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_integrations.demo.page.charts import (
@@ -81,6 +81,7 @@ def test_columns_of_one_request_stand_side_by_side() -> None:
     assert "plain: 2.0 s" in drawn, "the value is told where a pointer rests"
 
 
+@settings(deadline=None)
 @given(st.floats(1e-6, 1e9))
 def test_the_axis_is_never_lower_than_a_value_nor_twice_as_high(value: float) -> None:
     drawn = columns(["Q1"], [Series(name="p", style="plain", values=[value, None])], "s", "t")
