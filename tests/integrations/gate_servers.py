@@ -75,7 +75,7 @@ def ignores_documents(prompt):
 
 
 def like_vllm(exchange):
-    """Tokens are characters; each token of the answer is the less likely the later it comes: log p = -1, -2, -3, ..."""
+    """Tokens are characters; the earlier one stands, the less likely it is: log p = -1 for the last, -2, -3, ..."""
     body, path = exchange.body, exchange.handler.path
     if path == "/tokenize":
         text = body.get("prompt") or "".join(message["content"] for message in body["messages"])
@@ -83,7 +83,7 @@ def like_vllm(exchange):
     assert path == "/v1/completions" and body["prompt_logprobs"] == 0
     tokens = body["prompt"]
     scored = [None] + [
-        {str(token): {"logprob": -float(place)}} for place, token in enumerate(tokens[1:], start=2 - len(tokens))
+        {str(token): {"logprob": float(place)}} for place, token in enumerate(tokens[1:], start=1 - len(tokens))
     ]
     choice = {"index": 0, "text": "x", "logprobs": None, "finish_reason": "length", "prompt_logprobs": scored}
     answer(exchange, {"id": "c", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]})

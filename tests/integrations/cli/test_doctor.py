@@ -1,16 +1,12 @@
-"""``contextpilot-rag doctor``, run as a person would, and the files that it reads."""
+"""``contextpilot-rag doctor``, run as a person would."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from contextpilot_core.errors import RequestError
-from contextpilot_integrations.doctor import read_prompts
 from tests.conftest import require
+from tests.integrations import console
 
-MAIN = "from contextpilot_integrations.cli.main import main; main()"
 BODY = "You are helpful and brief, whatever they ask. Here is what is known of trees.\n" + "The ash is a tree. " * 30
 
 
@@ -21,14 +17,7 @@ def messages(time, question="What?"):
 def run(*arguments):
     require("typer")
     require("rich")
-    command = [
-        sys.executable,
-        "-c",
-        f"import sys\nsys.argv[0] = 'contextpilot-rag'\n{MAIN}",
-        "doctor",
-        *map(str, arguments),
-    ]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    return console.run("doctor", *map(str, arguments))
 
 
 @pytest.fixture
@@ -108,30 +97,3 @@ def test_help_names_the_forms():
     help_text = run("--help").stdout
     assert "--kv-block" in help_text
     assert "--json" in help_text
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "count"),
-    [
-        ("messages.json", messages("10:59"), 1),
-        ("body.json", {"messages": messages("10:59"), "tools": []}, 1),
-        ("text.json", "a text", 1),
-        ("lists.json", [messages("10:59"), messages("11:02")], 2),
-        ("bodies.json", [{"prompt": "a"}, {"prompt": "b"}, "c"], 3),
-    ],
-)
-def test_forms_of_json_files(tmp_path, name, value, count):
-    (tmp_path / name).write_text(json.dumps(value))
-    prompts = read_prompts(tmp_path / name)
-    assert len(prompts) == count
-    assert prompts == (value if count > 1 else [value])
-
-
-def test_lines_that_only_look_separate_stay_together(tmp_path):
-    (tmp_path / "a.jsonl").write_text(json.dumps("one \u2028 line", ensure_ascii=False) + "\n" + json.dumps("two"))
-    assert read_prompts(tmp_path / "a.jsonl") == ["one \u2028 line", "two"]
-
-
-def test_absent_files_are_refused(tmp_path):
-    with pytest.raises(RequestError, match="cannot be read"):
-        read_prompts(tmp_path / "no.txt")

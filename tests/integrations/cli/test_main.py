@@ -2,18 +2,11 @@
 
 import subprocess
 import sys
-from importlib import metadata
 
 import pytest
 
 from tests.conftest import require
-
-MAIN = "from contextpilot_integrations.cli.main import main; main()"
-
-
-def run(*arguments, before=""):
-    command = [sys.executable, "-c", f"{before}\nimport sys\nsys.argv[0] = 'contextpilot-rag'\n{MAIN}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+from tests.integrations.console import run
 
 
 @pytest.mark.parametrize("absent", ["typer", "rich"])
@@ -24,14 +17,6 @@ def test_a_core_only_install_says_which_extra_is_missing(absent):
     assert done.stderr == (
         f'contextpilot-rag: the package {absent!r} is not installed; run: pip install "contextpilot-rag[cli]"\n'
     )
-
-
-def test_help_names_the_commands():
-    require("typer")
-    done = run("--help")
-    assert done.returncode == 0
-    assert "replay" in done.stdout
-    assert "demo" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -47,20 +32,6 @@ def test_help_names_the_choices(command, choices):
     assert done.returncode == 0
     for choice in choices:
         assert choice in done.stdout
-
-
-def test_no_arguments_show_the_help():
-    require("typer")
-    assert "Usage" in run().stdout
-
-
-def test_version():
-    require("typer")
-    try:
-        version = metadata.version("contextpilot-rag")
-    except metadata.PackageNotFoundError:
-        pytest.skip("contextpilot-rag is not installed here; run: make test")
-    assert run("--version").stdout == f"contextpilot-rag {version}\n"
 
 
 @pytest.mark.parametrize(
@@ -80,3 +51,20 @@ def test_errors_look_alike_one_line_and_no_traceback(arguments):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("contextpilot-rag: ") and "absent" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_module_runs_the_same_command_line():
+    require("typer")
+    command = [sys.executable, "-m", "contextpilot_integrations.cli", "replay", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--corpus" in done.stdout
+
+
+def test_importing_the_room_runs_nothing_and_needs_no_extra():
+    code = (
+        "import sys; sys.modules['typer'] = sys.modules['rich'] = None\n"
+        "from contextpilot_integrations import cli; print(cli.__all__, cli.main.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["['main']", "main"]

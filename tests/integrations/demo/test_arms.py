@@ -9,7 +9,7 @@ import pytest
 from contextpilot_core.types import ContextBlock
 from contextpilot_integrations.demo.arms import BATCH_ARMS, CHAT_ARMS, Question, batch_steps, chat_steps, run_arm
 from contextpilot_integrations.demo.endpoint import Endpoint
-from contextpilot_integrations.demo.page.prompts import prompt_text, shared_prefix
+from contextpilot_integrations.demo.page.prompts import shared_prefix
 
 
 class RecordingClient:
@@ -115,10 +115,3 @@ def test_usage_is_the_servers_and_unknown_stays_unknown(arm: str) -> None:
     assert (known.prompt_tokens, known.cached_tokens, known.prefilled_tokens) == (100, 0, 100)
     assert (silent.prompt_tokens, silent.cached_tokens, silent.prefilled_tokens) == (None, None, None)
     assert known.sent[0].ttft_ms is not None and known.sent[0].text == "Answer 1."
-
-
-def test_prompt_text_names_roles() -> None:
-    assert (
-        prompt_text([{"role": "system", "content": "S"}, {"role": "user", "content": "U"}])
-        == "<system>\nS\n\n<user>\nU"
-    )

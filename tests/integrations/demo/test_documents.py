@@ -1,6 +1,7 @@
-"""The demo's documents, search and questions: no model is needed for them."""
+"""The demo's documents and the search in them: no model is needed."""
 
-import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,22 +10,15 @@ from contextpilot_core.errors import ConfigError
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_integrations.demo.documents import (
     MAX_TOKENS,
+    Retriever,
     chunk_texts,
     pack,
     python_reference,
     read_folder,
     sections,
+    terms,
 )
-from contextpilot_integrations.demo.questions import (
-    QuestionBank,
-    Topic,
-    committed_questions,
-    questions_about,
-    read_questions,
-    select,
-)
-
-pytest.importorskip("rank_bm25", reason="pip install 'contextpilot-rag[demo]'")
+from tests.conftest import require
 
 
 def test_sections_follow_underlined_and_markdown_headings() -> None:
@@ -80,8 +74,7 @@ def test_folder_without_text_and_absent_folder_are_refused(tmp_path: Path) -> No
 
 
 def test_search_ranks_by_words_and_breaks_ties_by_place() -> None:
-    from contextpilot_integrations.demo.documents import Retriever
-
+    require("rank_bm25")
     chunks = chunk_texts(
         [("1", "purring cats"), ("2", "barking dogs"), ("3", "cats and dogs"), ("4", "fish"), ("5", "birds")]
     )
@@ -90,62 +83,38 @@ def test_search_ranks_by_words_and_breaks_ties_by_place() -> None:
     assert len(Retriever(chunks).search("nothing of the sort", 50)) == 5
 
 
-def test_committed_questions_are_natural_and_distinct() -> None:
-    bank = committed_questions()
-    asked = [question for topic in bank.batch for question in topic.questions]
-    assert len(asked) == len(set(asked))
-    assert all(question.endswith("?") for question in asked)
-    assert all(len(topic.questions) >= 4 for topic in bank.batch + bank.chat)
+def test_equal_scores_keep_the_order_of_the_chunks() -> None:
+    require("rank_bm25")
+    chunks = chunk_texts([(name, "the same words") for name in "zyx"] + [("d", "other"), ("e", "fish")])
+    assert [chunk.id for chunk in chunks] == ["z#1", "y#1", "x#1", "d#1", "e#1"], "their titles differ"
+    assert [chunk.id for chunk in Retriever(chunks).search("words", 3)] == ["z#1", "y#1", "x#1"]
 
 
-def test_selection_follows_the_seed() -> None:
-    bank = committed_questions()
-    runs = [select(bank, seed=seed, topics=3, users=4, turns=4) for seed in (0, 0, 1)]
-    assert runs[0] == runs[1] != runs[2]
-    for run in runs:
-        assert len(run.batch) == len(set(run.batch)) == 12
-        assert len(run.chat) == 4
-        assert sum(any(question in topic.questions for question in run.batch) for topic in bank.batch) == 3
+def test_search_knows_words_without_their_case_and_without_stop_words() -> None:
+    assert terms("What is the __init__ of a Class?") == ["__init__", "class"]
+    assert terms("Größe, naïve; x-y") == ["größe", "naïve", "x", "y"]
+    assert terms("why is it so") == []
 
 
-def test_small_banks_give_what_they_have() -> None:
-    topic = Topic(name="one", questions=("a?", "b?"))
-    run = select(QuestionBank(batch=(topic,), chat=(topic,)), seed=0, topics=3, users=4, turns=4)
-    assert sorted(run.batch) == ["a?", "b?"]
-    assert run.chat == ("a?", "b?")
+def test_without_the_search_library_the_extra_is_named() -> None:
+    done = run_python(
+        "import sys; sys.modules['rank_bm25'] = None\n"
+        "from contextpilot_integrations.demo.documents import Retriever, chunk_texts\n"
+        "try: Retriever(chunk_texts([('a', 'text')]))\n"
+        "except ImportError as error: print(type(error).__name__, error)"
+    )
+    assert done.startswith("MissingExtraError") and "contextpilot-rag[demo]" in done
 
 
-def test_questions_come_from_json_or_from_lines(tmp_path: Path) -> None:
-    data = {"batch": [{"topic": "t", "questions": ["a?"]}], "chat": [{"topic": "t", "turns": ["b?"]}]}
-    (tmp_path / "q.json").write_text(json.dumps(data), "utf-8")
-    (tmp_path / "q.txt").write_text("a?\n\n b? \n", "utf-8")
-    assert read_questions(tmp_path / "q.json").chat[0].questions == ("b?",)
-    assert read_questions(tmp_path / "q.txt").batch[0].questions == ("a?", "b?")
+def test_a_python_without_its_reference_says_what_to_install() -> None:
+    done = run_python(
+        "import sys; sys.modules['pydoc_data.topics'] = None\n"
+        "from contextpilot_integrations.demo.documents import python_reference\n"
+        "try: python_reference()\n"
+        "except ImportError as error: print(type(error).__name__, error)"
+    )
+    assert done.startswith("MissingExtraError") and "--docs FOLDER" in done
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"batch": [], "chat": []}', '{"batch": [{"topic": "t", "questions": [1]}], "chat": []}']
-)
-def test_a_file_of_another_shape_is_refused_with_the_shape(tmp_path: Path, text: str) -> None:
-    (tmp_path / "q.json").write_text(text, "utf-8")
-    with pytest.raises(ConfigError, match="shape"):
-        read_questions(tmp_path / "q.json")
-
-
-def test_questions_about_any_documents_are_always_the_same() -> None:
-    chunks = chunk_texts([("a.md", "# Cats\nCats purr.\n# Dogs\nDogs bark at cats.\n# Birds\nBirds fly from cats.")])
-    bank = questions_about(chunks)
-    assert bank == questions_about(chunks)
-    assert [topic.name for topic in bank.batch] == ["birds", "dogs", "bark", "purr"], "every chunk names cats"
-    assert len(bank.batch) == len(bank.chat)
-    assert questions_about(chunk_texts([("x", "1")])).batch[0].questions
-
-
-def test_generated_questions_share_documents_across_users() -> None:
-    from contextpilot_integrations.demo.documents import Retriever
-
-    chunks = python_reference()
-    retriever = Retriever(chunks)
-    topic = questions_about(chunks).batch[0]
-    found = [{chunk.id for chunk in retriever.search(question, 6)} for question in topic.questions[:4]]
-    assert any(one & other for number, one in enumerate(found) for other in found[:number])
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -1,98 +1,89 @@
-"""The demo's promise over many question seeds, on a client with a prefix cache of its own and no model."""
+"""Where the demo asks: a server that runs, and llama.cpp in this process."""
 
-from collections.abc import Callable, Iterator
-from functools import cache
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from rich.console import Console
 
-from contextpilot_integrations.demo.endpoint import Endpoint
-from contextpilot_integrations.demo.jobs import FULL, Material, gather, run_jobs
-from contextpilot_integrations.demo.page.prompts import pieces, prompt_text
-from contextpilot_integrations.demo.results import Run
-from tests.conftest import require
+from contextpilot_core.errors import ConfigError
+from contextpilot_integrations.demo.endpoint import GREETING, embedded, remote
+from contextpilot_integrations.serving.chat.usage import Usage
+from tests.conftest import require, require_local_model
+from tests.integrations.chat_server import GOOD_USAGE, ChatServer, chat_server, good, refusing
 
-require("rank_bm25")
+require("openai")
 
-CHARACTERS_PER_TOKEN = 4
-
-
-class CachingClient:
-    """Keeps every prompt for ever, and reports the longest common beginning with an earlier one as cached."""
-
-    def __init__(self) -> None:
-        self.chat = self.completions = self
-        self.seen: list[str] = []
-
-    def create(self, *, messages: list[dict[str, Any]], **options: Any) -> Iterator[Any]:
-        text = prompt_text(messages)
-        cached = max((common_prefix(text, other) for other in self.seen), default=0)
-        self.seen.append(text)
-        usage = {
-            "prompt_tokens": len(text) // CHARACTERS_PER_TOKEN,
-            "prompt_tokens_details": {"cached_tokens": cached // CHARACTERS_PER_TOKEN},
-        }
-        delta = SimpleNamespace(content="An answer of a usual length, as a small model would give it.", tool_calls=None)
-        yield SimpleNamespace(choices=[SimpleNamespace(index=0, delta=delta, finish_reason="stop")], usage=None)
-        yield SimpleNamespace(choices=[], usage=usage)
-
-    def clear(self) -> None:
-        self.seen.clear()
+PROMPT = ({"role": "user", "content": "What is tea?"},)
 
 
-def common_prefix(left: str, right: str) -> int:
-    return next((n for n, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with chat_server() as running:
+        yield running
 
 
-@cache
-def material() -> Material:
-    return gather(None, None)
+def test_a_server_is_greeted_and_then_asked_with_the_options(server: ChatServer) -> None:
+    with remote(server.base_url, "m", None, 7) as endpoint:
+        assert (endpoint.model, endpoint.where, endpoint.clear) == ("m", server.base_url, None)
+        endpoint.ask(PROMPT)
+    assert [body["messages"] for body in server.requests] == [list(GREETING), list(PROMPT)]
+    for body in server.requests:
+        assert (body["model"], body["max_tokens"], body["temperature"], body["stream"]) == ("m", 7, 0, True)
+        assert body["stream_options"] == {"include_usage": True}
 
 
-@pytest.fixture(scope="module")
-def run_with() -> Callable[[int], Run]:
-    @cache
-    def run(seed: int) -> Run:
-        client = CachingClient()
-        endpoint = Endpoint(client=client, model="none", where="a prefix cache", clear=client.clear)
-        return run_jobs(material(), FULL, seed, endpoint, Console(quiet=True))
-
-    return run
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_the_promise_of_the_batch(run_with: Callable[[int], Run], seed: int) -> None:
-    plain, ours = run_with(seed).batch
-    assert ours.cached_tokens >= 2 * plain.cached_tokens
-    assert ours.cached_tokens >= 0.2 * ours.prompt_tokens
-    assert ours.prefilled_tokens < plain.prefilled_tokens
+def test_the_answer_and_its_usage_are_read_from_the_stream(server: ChatServer) -> None:
+    with remote(server.base_url, "m", None, 7) as endpoint:
+        server.script = [good("A", " drink."), good("")]
+        reply, silent = endpoint.ask(PROMPT), endpoint.ask(PROMPT)
+    assert reply.text == "A drink."
+    assert (reply.usage.prompt_tokens, reply.usage.cached_tokens) == (100, 64)
+    assert reply.ttft_ms is not None
+    assert (silent.text, silent.ttft_ms) == ("", None), "nothing was generated"
+    assert silent.usage.prompt_tokens == GOOD_USAGE["prompt_tokens"]
 
 
-@pytest.mark.parametrize("seed", range(2, 12))
-def test_the_batch_gains_with_whatever_questions(run_with: Callable[[int], Run], seed: int) -> None:
-    plain, ours = run_with(seed).batch
-    assert ours.cached_tokens >= 1.5 * plain.cached_tokens
-    assert ours.prefilled_tokens < 0.95 * plain.prefilled_tokens
+def test_a_server_that_refuses_to_report_usage_is_not_asked_for_it_again(server: ChatServer) -> None:
+    server.script = [refusing(400), good()]
+    with remote(server.base_url, "m", None, 7) as endpoint:
+        assert endpoint.ask(PROMPT).usage == Usage()
+    assert ["stream_options" in body for body in server.requests] == [True, False, False]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_promise_of_the_chat(run_with: Callable[[int], Run], seed: int) -> None:
-    plain, append_only, ours = run_with(seed).chat
-    assert ours.prefilled_tokens <= 0.75 * plain.prefilled_tokens
-    assert ours.prefilled_tokens < append_only.prefilled_tokens
+@pytest.mark.parametrize(("status", "asked"), [(400, 2), (401, 1), (500, 1)])
+def test_a_server_that_refuses_everything_is_no_endpoint(server: ChatServer, status: int, asked: int) -> None:
+    server.script = [refusing(status)]
+    with pytest.raises(ConfigError, match="does not answer as an OpenAI-compatible endpoint .*correct --base-url"):
+        with remote(server.base_url, "m", None, 7):
+            pytest.fail("it refused")
+    assert len(server.requests) == asked
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_every_batch_arm_sends_the_same_documents(run_with: Callable[[int], Run], seed: int) -> None:
-    plain, ours = run_with(seed).batch
-    for left, right in zip(plain.answers, ours.answers, strict=True):
-        assert left.question == right.question
-        assert titles(left.messages) == titles(right.messages)
-        assert len(titles(left.messages)) == FULL.documents
+@pytest.mark.parametrize("model", ["m", None])
+def test_nobody_there_is_no_endpoint(model: str | None) -> None:
+    with pytest.raises(ConfigError, match="--base-url http://127.0.0.1:9/v1 does not answer"):
+        with remote("http://127.0.0.1:9/v1", model, None, 7):
+            pytest.fail("nobody is there")
 
 
-def titles(messages: Any) -> list[str]:
-    """Return the first lines of the documents, sorted: their texts may point to each other where they overlap."""
-    return sorted(piece.text.partition("\n")[0] for piece in pieces(prompt_text(messages), 0) if piece.label)
+def test_every_arm_of_every_run_begins_in_its_own_way_where_nothing_can_be_emptied(server: ChatServer) -> None:
+    with remote(server.base_url, "m", None, 7) as endpoint:
+        first, again = endpoint.instructions("Be brief.", "plain"), endpoint.instructions("Be brief.", "plain")
+    assert first.endswith("(plain).\nBe brief.") and again.endswith("(plain).\nBe brief.")
+    assert first.split()[1] != again.split()[1]
+
+
+def test_the_embedded_model_answers_and_forgets_when_it_is_cleared() -> None:
+    require_local_model()
+    prompt = ({"role": "user", "content": "Tea is a drink. " * 40 + "What is tea?"},)
+    with embedded(4) as endpoint:
+        assert endpoint.instructions("Be brief.", "plain") == "Be brief."
+        assert endpoint.clear is not None
+        first, again = endpoint.ask(prompt), endpoint.ask(prompt)
+        endpoint.clear()
+        anew = endpoint.ask(prompt)
+        with remote(f"{endpoint.client.base_url}", None, None, 4) as other:
+            assert other.model == endpoint.model, "the first that it serves"
+    assert first.text == again.text == anew.text != ""
+    assert first.usage.prompt_tokens == again.usage.prompt_tokens and (first.usage.prompt_tokens or 0) > 100
+    assert (first.usage.cached_tokens, anew.usage.cached_tokens) == (0, 0)
+    assert (again.usage.cached_tokens or 0) > 100

@@ -1,110 +1,90 @@
-"""The demo as a person runs it: a process of its own, the real model, or a server that somebody else runs."""
+"""The tables on the terminal, as text."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
+from dataclasses import replace
+from io import StringIO
 
 import pytest
 
-from tests.conftest import require, require_local_model
-from tests.integrations.chat_server import GOOD_USAGE, chat_server, good, refusing
+from contextpilot_integrations.demo.results import Run
+from tests.conftest import require
+from tests.integrations.demo_runs import answer
 
-for module in ("typer", "rich", "rank_bm25", "openai"):
-    require(module)
+require("rich")
 
-MAIN = "from contextpilot_integrations.cli.main import main; main()"
+from rich.console import Console  # noqa: E402
 
+from contextpilot_integrations.demo.live import JobTable, shown, summary  # noqa: E402
 
-def demo(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", MAIN, "demo", "--out", str(folder / "out"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=1800)
-
-
-def figures(folder: Path) -> dict[str, dict[str, dict]]:
-    return json.loads((folder / "out" / "report.json").read_text("utf-8"))
+TWO = ("plain", "contextpilot")
+THREE = ("plain", "plain_append_only", "contextpilot")
 
 
-@pytest.fixture
-def docs(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name in ("tea", "coffee", "cocoa"):
-        text = f"# Brewing {name}\n\n{name} needs water and a cup.\n\n# Serving {name}\n\nServe {name} with milk."
-        (folder / f"{name}.md").write_text(text, "utf-8")
-    return folder
+def text_of(renderable: object, width: int = 100) -> str:
+    console = Console(file=StringIO(), width=width)
+    console.print(renderable)
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_quick_demo_with_the_real_model(tmp_path: Path) -> None:
-    require_local_model()
-    done = demo("--quick", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    report = figures(tmp_path)
-    assert {job: list(arms) for job, arms in report.items()} == {
-        "batch": ["plain", "contextpilot"],
-        "chat": ["plain", "plain_append_only", "contextpilot"],
-    }
-    for job, requests in (("batch", 6), ("chat", 3)):
-        for arm in report[job].values():
-            assert arm["requests"] == len(arm["answers"]) == requests
-            assert all(arm["answers"])
-            assert arm["prompt_tokens"] == arm["cached_tokens"] + arm["prefilled_tokens"]
-            assert arm["ttft_ms_median"] > 0
-    plain, ours = report["batch"]["plain"], report["batch"]["contextpilot"]
-    assert ours["cached_tokens"] >= 2 * plain["cached_tokens"]
-    assert ours["prefilled_tokens"] < plain["prefilled_tokens"]
-    assert report["chat"]["contextpilot"]["prefilled_tokens"] < report["chat"]["plain"]["prefilled_tokens"]
-    assert "ContextPilot" in (tmp_path / "out" / "report.html").read_text("utf-8")
+@pytest.mark.parametrize("arms", [TWO, THREE])
+def test_the_table_fills_while_the_arms_run(arms: tuple[str, ...]) -> None:
+    table = JobTable("Batch", ["What is tea?", "What is [salt]?"], arms, "Q")
+    empty = text_of(table)
+    assert empty.count("·") == 2 * 2 * len(arms)
+    assert "What is tea?" in empty and "What is [salt]?" in empty, "no question is markup"
+    table.start("contextpilot")
+    assert "ContextPilot: 0 of 2 answered" in text_of(table)
+    table.add("contextpilot", answer(1, cached=60, ttft=1250.0))
+    filled = text_of(table)
+    assert "ContextPilot: 1 of 2 answered" in filled
+    assert "60/100" in filled and "1.25 s" in filled
+    assert filled.count("·") == empty.count("·") - 2
+    table.finish()
+    assert "answered" not in text_of(table)
 
 
-def test_own_documents_on_a_server_that_says_nothing_about_its_cache(tmp_path: Path, docs: Path) -> None:
-    with chat_server() as server:
-        server.script = [good("An answer.", usage={**GOOD_USAGE, "prompt_tokens_details": None})]
-        done = demo("--quick", "--docs", str(docs), "--base-url", server.base_url, "--model", "m", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "unknown" in done.stdout
-    report = figures(tmp_path)
-    for arm in (*report["batch"].values(), *report["chat"].values()):
-        assert arm["prompt_tokens"] == 100 * arm["requests"]
-        assert arm["cached_tokens"] is arm["prefilled_tokens"] is None
-        assert set(arm["answers"]) == {"An answer."}
-    beginnings = {tuple(body["messages"][0]["content"].split()[:2]) for body in server.requests[1:]}
-    assert len(beginnings) == 5, "every arm starts its prompts in a way of its own"
+def test_an_answer_stands_in_the_row_of_its_question_and_the_place_of_its_arm() -> None:
+    table = JobTable("Batch", ["first", "second"], TWO, "Q")
+    table.add("contextpilot", answer(1, cached=60))
+    table.add("plain", answer(0, cached=7))
+    first, second = (line.split() for line in text_of(table).splitlines() if "first" in line or "second" in line)
+    assert first == ["1", "first", "7/100", "500", "ms", "·", "·"]
+    assert second == ["2", "second", "·", "·", "60/100", "500", "ms"]
 
 
-def test_a_server_that_refuses_to_report_usage_is_asked_without(tmp_path: Path, docs: Path) -> None:
-    with chat_server() as server:
-        server.script = [refusing(400), good("An answer.")]
-        done = demo("--quick", "--docs", str(docs), "--base-url", server.base_url, "--model", "m", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert figures(tmp_path)["batch"]["plain"]["prompt_tokens"] is None
+def test_what_the_server_does_not_say_is_unknown() -> None:
+    table = JobTable("Batch", ["first"], TWO, "Q")
+    table.add("plain", answer(0, cached=None, ttft=None))
+    table.add("contextpilot", replace(answer(0, cached=None), prompt_tokens=None))
+    (line,) = (line.split() for line in text_of(table).splitlines() if "first" in line)
+    assert line == ["1", "first", "unknown/100", "unknown", "unknown", "500", "ms"]
 
 
-def test_own_questions_one_a_line(tmp_path: Path, docs: Path) -> None:
-    (tmp_path / "q.txt").write_text("How do I brew tea?\nHow do I serve tea?\n", "utf-8")
-    arguments = ["--docs", str(docs), "--questions", str(tmp_path / "q.txt"), "--model", "m", "--base-url"]
-    with chat_server() as server:
-        done = demo(*arguments, server.base_url, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert figures(tmp_path)["batch"]["plain"]["requests"] == 2
-    assert "How do I brew tea?" in done.stdout
+def test_whoever_watches_is_told_of_every_change() -> None:
+    table, told = JobTable("Batch", ["first"], TWO, "Q"), list[str]()
+    table.watch(lambda: told.append(text_of(table)))
+    table.start("plain")
+    table.add("plain", answer(0))
+    table.finish()
+    assert [text.count("answered") for text in told] == [1, 1, 0]
+    assert "0 of 1" in told[0] and "1 of 1" in told[1] and "30/100" in told[2]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--base-url", "http://127.0.0.1:9/v1", "--model", "m"], ["http://127.0.0.1:9/v1", "start the server"]),
-        (["--base-url", "http://127.0.0.1:9/v1"], ["http://127.0.0.1:9/v1", "start the server"]),
-        (["--model", "m"], ["--model m", "--base-url"]),
-        (["--docs", "/no/such/folder"], ["/no/such/folder", "no such folder"]),
-        (["--questions", "/no/such/file"], ["/no/such/file", "give a .json or .txt file"]),
-    ],
-    ids=["unreachable", "unreachable, no model", "model alone", "no folder", "no questions"],
-)
-def test_wrong_options_end_with_one_line(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
-    done = demo(*arguments, folder=tmp_path)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert all(word in done.stderr for word in words)
-    assert not (tmp_path / "out").exists()
+def test_where_there_is_no_terminal_the_table_is_shown_once_and_full() -> None:
+    console = Console(file=StringIO(), width=100)
+    table = JobTable("Batch", ["first"], TWO, "Q")
+    with shown(table, console):
+        for arm in TWO:
+            table.start(arm)
+            table.add(arm, answer(0))
+        assert console.file.getvalue() == ""  # type: ignore[attr-defined]
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert printed.count("Batch") == printed.count("first") == 1
+    assert printed.count("30/100") == 2 and "answered" not in printed
+
+
+def test_the_summary_holds_every_arm_and_the_change_against_plain(run: Run) -> None:
+    lines = [line.split() for line in text_of(summary(run), width=80).splitlines()]
+    assert ["batch", "plain", "300", "90", "30.0", "%", "210", "500", "ms"] in lines
+    assert ["batch", "ContextPilot", "300", "120", "40.0", "%", "180", "−14", "%", "500", "ms"] in lines
+    assert ["chat", "append-only", "100", "30", "30.0", "%", "70", "+0", "%", "500", "ms"] in lines
+    assert sum(line[:1] in (["batch"], ["chat"]) for line in lines) == 5

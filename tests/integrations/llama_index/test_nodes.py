@@ -1,0 +1,146 @@
+"""LlamaIndex nodes in and out of a plan: what tells them apart, and what copies of them keep."""
+
+import copy
+
+import pytest
+
+from contextpilot_core import EngineConfig, ReuseEngine
+from contextpilot_integrations.reorder.arrange import Arrangement
+from contextpilot_integrations.reorder.notes import RANK, SOURCES
+from tests.conftest import require
+
+require("llama_index.core")
+
+from llama_index.core import Document  # noqa: E402
+from llama_index.core.schema import ImageNode, MediaResource, MetadataMode, Node, NodeWithScore  # noqa: E402
+
+from contextpilot_integrations.llama_index import ContextPilotPostprocessor  # noqa: E402
+from contextpilot_integrations.llama_index.nodes import (  # noqa: E402
+    arranged,
+    context_blocks,
+    identity_block,
+    llm_text,
+    ranks,
+)
+from tests.integrations.llama_index_fakes import D1, D2, D3, D5, TABLE, node, texts  # noqa: E402
+from tests.integrations.llama_index_hooks import NOTE, nodes, warm  # noqa: E402
+
+
+def test_what_the_model_and_the_embedding_see_is_the_text_alone():
+    table = [node(text, 0.5, metadata={"file_path": f"/docs/{n}.md"}) for n, text in enumerate(TABLE["qB"])]
+    hook = ContextPilotPostprocessor(note="none")
+    for mode in (MetadataMode.LLM, MetadataMode.EMBED):
+        seen = [item.node.get_content(mode) for item in hook.postprocess_nodes(table)]
+        assert seen == [item.node.get_content(mode) for item in table]
+
+
+def test_text_of_ours_in_a_document_is_left_alone():
+    hostile = D5 + "\n\nDocuments above by relevance: 9th, 8th"
+    assert texts(ContextPilotPostprocessor().postprocess_nodes(nodes(D1, hostile))) == [D1, hostile]
+
+
+def test_nodes_without_text_and_nodes_with_media_are_known_by_their_id():
+    pictures = [NodeWithScore(node=ImageNode(image_url=f"http://x/{n}.png"), score=0.5) for n in range(2)]
+    movie = [
+        NodeWithScore(node=Node(text_resource=MediaResource(text=D1), video_resource=MediaResource(data=bytes([n]))))
+        for n in range(2)
+    ]
+    hook = ContextPilotPostprocessor()
+    given = [*pictures, *movie, node("", 0.1), node("", 0.1)]
+    assert len(hook.postprocess_nodes(given)) == 6
+    moved = hook.postprocess_nodes([node(D2, 0.9), *reversed(movie), *reversed(pictures)])
+    assert len(moved) == 5
+    assert len(hook.postprocess_nodes([pictures[0], pictures[0]])) == 1
+
+
+def test_a_note_goes_into_nodes_of_every_kind():
+    hook = warm()
+    given = [node(D2), node(D1), node(D3), NodeWithScore(node=Node(text_resource=MediaResource(text=D5)))]
+    assert texts(hook.postprocess_nodes(given))[-1] == D5 + "\n\nDocuments above by relevance: 2nd, 1st, 3rd, 4th"
+    given[-1] = NodeWithScore(node=Document(text=D5))
+    assert texts(hook.postprocess_nodes(given))[-1].startswith(D5 + "\n\nDocuments above")
+
+
+@pytest.mark.parametrize("scores", [(0.9, None), (None, 0.9)])
+def test_s4_an_unscored_copy_takes_no_score_away(scores):
+    given = [node(D1, scores[0]), node(D1, scores[1]), node(D2, 0.8)]
+    found = ContextPilotPostprocessor().postprocess_nodes(given)
+    assert [(item.node.get_content(), item.score) for item in found] == [(D1, 0.9), (D2, 0.8)]
+
+
+def test_s5_ids_play_no_part():
+    hook = ContextPilotPostprocessor()
+    assert texts(hook.postprocess_nodes(nodes(D1, D2))) == [D1, D2]
+    assert texts(hook.postprocess_nodes(nodes(D3, D2, D1)))[:2] == [D1, D2]
+
+
+def test_s6_of_equal_texts_all_sources_are_named():
+    given = [
+        node(D1, metadata={"source": source}, excluded_llm_metadata_keys=["source"], id_=source)
+        for source in ("a", "b")
+    ]
+    hook = ContextPilotPostprocessor()
+    (found,) = hook.postprocess_nodes(given)
+    expected = [{"id": "a", "metadata": {"source": "a"}}, {"id": "b", "metadata": {"source": "b"}}]
+    assert found.node.metadata == {"source": "a", RANK: 0, SOURCES: expected}
+    assert found.node.get_content(MetadataMode.LLM) == D1
+    (again,) = hook.postprocess_nodes([found])
+    assert again.node.metadata[SOURCES] == expected
+    (again,) = hook.postprocess_nodes([found, node(D1, id_="c")])
+    assert [source["id"] for source in again.node.metadata[SOURCES]] == ["a", "b", "c"]
+    off = ContextPilotPostprocessor(engine=ReuseEngine(EngineConfig(dedup=False)))
+    assert [item.node.node_id for item in off.postprocess_nodes(given)] == ["a", "b"]
+
+
+def test_a_printed_source_is_part_of_the_text():
+    given = [node(D1, metadata={"source": source}) for source in ("a", "b")]
+    assert len(ContextPilotPostprocessor().postprocess_nodes(given)) == 2
+
+
+def test_a_node_is_known_by_the_text_that_a_model_sees():
+    shown = node(D1, metadata={"title": "One", "page": 3}, excluded_llm_metadata_keys=["page"])
+    block = identity_block(shown)
+    assert block.text == llm_text(shown) == f"title: One\n\n{D1}"
+    assert (block.id, block.title, dict(block.metadata)) == (shown.node.node_id, "One", {"title": "One", "page": 3})
+    assert identity_block(node(D1, metadata={"file_name": "one.md"})).title == "one.md"
+    assert identity_block(node(D1, metadata={"title": 7})).title is None
+
+
+@pytest.mark.parametrize("text", ["", " \n", D1])
+def test_where_more_or_less_than_text_is_shown_the_id_tells_nodes_apart(text):
+    movie = MediaResource(data=b"x")
+    made = [Node(id_=name, text_resource=MediaResource(text=text), video_resource=movie) for name in "ab"]
+    one, other = (identity_block(NodeWithScore(node=each)).text for each in made)
+    assert (one, other) == (f"{text}\na", f"{text}\nb")
+    assert identity_block(node(text, id_="c")).text == (text if text.strip() else f"{text}\nc")
+
+
+def test_blocks_for_a_prompt_are_the_texts_best_first_and_nothing_empty():
+    given = nodes(D1, " \n", D2)
+    assert [block.text for block in context_blocks(given)] == [D1, D2]
+    assert [block.id for block in context_blocks(given)] == [given[0].node.node_id, given[2].node.node_id]
+    moved = warm().postprocess_nodes(nodes(*TABLE["qB"]))
+    assert texts(moved) != TABLE["qB"]
+    assert [block.text for block in context_blocks(moved)] == TABLE["qB"], "best first, and without our note"
+    noted = node(D5 + NOTE)
+    assert [block.text for block in context_blocks([noted])] == [D5 + NOTE], "not ours: no hook has ranked it"
+
+
+def test_an_arrangement_becomes_copies_with_their_ranks_and_the_note_on_the_last():
+    given = nodes(D1, D2, D1, D3)
+    before = copy.deepcopy(given)
+    found = arranged(given, Arrangement(order=(3, 0, 1), ranks=(2, 0, 1), repeats={0: (2,)}, note=" NOTE"))
+    assert texts(found) == [D3, D1, f"{D2} NOTE"]
+    assert ranks(found) == [2, 0, 1]
+    assert [item.score for item in found] == [given[3].score, given[0].score, given[1].score]
+    assert [source["id"] for source in found[1].node.metadata[SOURCES]] == [given[p].node.node_id for p in (0, 2)]
+    assert SOURCES not in found[0].node.metadata
+    assert [item.node.node_id for item in found] == [given[p].node.node_id for p in (3, 0, 1)]
+    for mode in (MetadataMode.LLM, MetadataMode.EMBED):
+        assert [item.node.get_content(mode) for item in found[:2]] == [D3, D1]
+    assert given == before
+    assert arranged(given, Arrangement()) == []
+
+
+def test_nodes_of_others_have_no_ranks():
+    assert ranks([node(D1), node(D2, metadata={RANK: 1})]) == [None, 1]

@@ -1,0 +1,179 @@
+"""The two threads that keep a copy in step with the log in a real Redis, whatever goes wrong."""
+
+import time
+
+import pytest
+
+from contextpilot_core.journal.operations import Entry
+from tests.conftest import require
+
+redis = require("redis")
+require("msgspec")
+
+from tests.integrations.redis_stores import agree, forge, stream, synchronized, wait_until  # noqa: E402
+
+
+def test_the_log_is_trimmed_and_a_late_worker_equals_the_others(server, worker):
+    one, two = worker(snapshot_every=20), worker(snapshot_every=20)
+    for name in range(100):
+        (one if name % 3 else two).plan(name, (name + 1) % 100)
+        assert synchronized(one)
+    assert agree(one, two)
+    assert server.client.xlen(stream(server)) <= 2 * 20 + 1
+    late = worker()
+    assert agree(one, two, late)
+    assert late.engine.stats().live_requests == 100
+
+
+def test_a_slow_reader_takes_the_snapshot(server, worker, caplog):
+    one, slow = worker(snapshot_every=10), worker(snapshot_every=10)
+    assert agree(one, slow)
+    with slow.engine._namespaces._lock:  # its reader has to wait
+        for name in range(60):
+            one.plan(name)
+            assert one.store.synchronize()
+    slow.plan(70)
+    assert agree(one, slow)
+    assert "missed a part" in caplog.text
+    assert one.reuse(70) > 0
+
+
+@pytest.mark.parametrize("lost", ["command", "reply"])
+def test_a_lost_command_or_reply_counts_once(worker, monkeypatch, lost):
+    one, two = worker(), worker()
+    assert synchronized(one, two)
+    log = one.store._exchange._redis
+    append, calls = log.append, []
+
+    def failing(epoch: bytes, entries: list[Entry]) -> bool:
+        calls.append(entries)
+        if len(calls) % 2:
+            if lost == "reply":
+                append(epoch, entries)
+            raise redis.ConnectionError("the connection broke")
+        return append(epoch, entries)
+
+    monkeypatch.setattr(log, "append", failing)
+    for name in range(10):
+        one.plan(name)
+        two.plan(name + 10)
+    assert agree(one, two)
+    assert one.entries == 20
+
+
+def test_out_of_reach_a_worker_plans_on_and_says_so_once(own_server, worker, caplog):
+    one, two = worker(own_server), worker(own_server)
+    one.plan(0)
+    assert synchronized(one, two)
+    own_server.kill()
+    wait_until(lambda: one.store._exchange._epoch is None)
+    assert one.plan(2, 0) == [0, 2]
+    assert not one.store.synchronize(0.05)
+    time.sleep(0.3)
+    assert len([record for record in caplog.records if "plans alone" in record.message]) == 2
+    own_server.start()
+    assert agree(one, two)
+    assert two.reuse(0, 2) > two.reuse(0) > 0
+
+
+def test_without_a_server_it_plans_alone_and_joins_later(own_server, worker):
+    own_server.kill()
+    one = worker(own_server)
+    one.plan(0)
+    assert one.reuse(0) > 0
+    own_server.start()
+    two = worker(own_server)
+    assert agree(one, two)
+    assert two.reuse(0) > 0
+
+
+def test_data_that_vanish_under_a_running_server_come_back(server, worker):
+    one, two = worker(), worker()
+    for name in range(20):
+        one.plan(name)
+        two.plan(name + 20)
+    assert synchronized(one, two)
+    server.client.flushall()
+    one.plan(50)
+    wait_until(lambda: one.entries == two.entries == 41)
+    assert agree(one, two)
+
+
+def test_a_snapshot_that_cannot_be_read_is_given_up(server, worker):
+    one = worker()
+    one.plan(0)
+    assert synchronized(one)
+    for value in (b"\xc1", b"\x80", b"x" * 40):
+        server.client.hset(server.client.keys("*:snapshot")[0], "state", value)
+        late = worker()
+        late.plan(1)
+        assert agree(one, late)
+        assert one.reuse(1) > 0
+
+
+@pytest.mark.parametrize("when", ["followed", "joined"])
+def test_a_worker_whose_name_somebody_else_uses_goes_on_in_another_log(server, worker, when, monkeypatch):
+    one, two = worker(), worker()
+    one.plan(0)
+    assert synchronized(one, two)
+    before = stream(server)
+    if when == "joined":  # the forged entry comes while it is away
+        log = one.store._exchange._redis
+        read = log.read
+        monkeypatch.setattr(
+            log, "read", lambda *_, **__: (forge(server, one.store._state.worker, 300_000_000), None)[1]
+        )
+        wait_until(lambda: server.client.xlen(before) > 2)
+        monkeypatch.setattr(log, "read", read)
+    else:
+        forge(server, one.store._state.worker, 300_000_000)
+    wait_until(lambda: not server.client.exists(before))
+    one.plan(1)
+    two.plan(2)
+    assert agree(one, two)
+    assert stream(server) != before
+    assert [two.reuse(name) > 0 for name in (0, 1, 2)] == [True] * 3
+
+
+@pytest.mark.parametrize("place", ["deliver", "snapshot", "own_after"])
+def test_no_error_ends_a_thread(worker, monkeypatch, caplog, place):
+    one, two = worker(snapshot_every=1), worker()
+    one.plan(0)
+    assert synchronized(one, two)
+
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        target = one.store._state._log if place == "snapshot" else one.store._state
+        patch.setattr(target, place, fails)
+        one.plan(1)
+        wait_until(lambda: "ZeroDivisionError" in caplog.text)
+    one.plan(2)
+    assert agree(one, two)
+    assert [two.reuse(name) > 0 for name in (0, 1, 2)] == [True] * 3
+    assert all(thread.is_alive() for thread in one.store._exchange._threads)
+
+
+def test_a_snapshot_is_written_once_in_so_many_entries(server, worker, monkeypatch):
+    one = worker(snapshot_every=10)
+    log, saved = one.store._exchange._redis, []
+    save = log.save
+    monkeypatch.setattr(log, "save", lambda *given: (saved.append(given), save(*given)))
+    for name in range(35):
+        one.plan(name)
+        assert synchronized(one)
+    assert len(saved) == 3
+    assert log.find().snapshot == saved[-1][1]
+
+
+def test_closing_sends_what_waits_and_ends_both_threads(worker):
+    one, two = worker(), worker()
+    for name in range(30):
+        one.plan(name)
+    exchange = one.store._exchange
+    one.store.close(timeout=20)
+    assert not any(thread.is_alive() for thread in exchange._threads)
+    assert synchronized(two)
+    assert two.entries == 30
+    assert not exchange.synchronize(0.01)
