@@ -22,4 +22,4 @@ def ids(documents):
 
 def sessions(retriever):
     """The sessions that a hook has seen."""
-    return {session_id for _, session_id in retriever.orders._orders}
+    return {session_id for _, session_id in retriever.orders._orders._values}

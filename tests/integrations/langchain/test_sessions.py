@@ -10,7 +10,8 @@ from tests.conftest import require
 require("langchain_core")
 require("langchain_classic")
 
-from contextpilot_integrations.langchain.sessions import SESSION_KEYS, session_of  # noqa: E402
+from contextpilot_integrations.langchain.sessions import session_of  # noqa: E402
+from contextpilot_integrations.session import SESSION_KEYS  # noqa: E402
 from tests.integrations.langchain_fakes import Lists  # noqa: E402
 from tests.integrations.langchain_hooks import sessions, wrapped  # noqa: E402
 

@@ -31,8 +31,8 @@ NAMES = ("variable", "tag", "field", "memory")
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (("variable", "tag", "field", "memory"), "variable"),
-        (("tag", "field", "memory"), "tag"),
+        (("tag", "variable", "field", "memory"), "tag"),
+        (("variable", "field", "memory"), "variable"),
         (("field", "memory"), "field"),
         (("memory",), "memory"),
         ((), None),
