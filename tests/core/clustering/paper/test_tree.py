@@ -1,5 +1,7 @@
 """The paper's tree of contexts: worked examples, invariants, cases P2, P3, P6, P7."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from contextpilot_core.clustering.orders import paper_schedule
 from contextpilot_core.clustering.paper.clusters import paper_forest
-from contextpilot_core.clustering.paper.tree import ContextTree
+from contextpilot_core.clustering.paper.tree import ContextNode, ContextTree
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError, RequestError, TooManyContextsError
 
 contexts = st.lists(st.integers(0, 8), max_size=6, unique=True)
@@ -159,6 +161,42 @@ def test_errors_change_nothing(built: ContextTree) -> None:
 def test_check_integrity_finds_damage(built: ContextTree) -> None:
     built.search([1]).node.own = (1, 6)
     with pytest.raises(IntegrityError):
+        built.check_integrity()
+
+
+def replant(node: ContextNode, own: tuple[int, ...]) -> None:
+    """Give a node other blocks, and let its parent know."""
+    above = node.parent
+    assert above is not None
+    above.remove(node)
+    node.own = own
+    above.put(node.number, node)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda root, inner, leaf: inner.children.update({7: leaf}), "child 7 of node .* does not know its place"),
+        (lambda root, inner, leaf: setattr(inner, "next_number", 0), "does not know its place"),
+        (lambda root, inner, leaf: root.holders[1].update({5: None}), r"the index of node \[\] does not match"),
+        (lambda root, inner, leaf: root.bare.update({0: None}), r"the index of node \[\] does not match"),
+        (lambda root, inner, leaf: replant(leaf, (1, 3)), "holds a block twice"),
+        (lambda root, inner, leaf: leaf.requests.clear(), "must have either requests or children"),
+        (lambda root, inner, leaf: inner.requests.update({"C1": None}), "must have either requests or children"),
+        (lambda root, inner, leaf: leaf.requests.update({"other": None}), "not the requests that are live"),
+    ],
+)
+def test_check_integrity_names_the_damage(built: ContextTree, damage: Callable[..., object], words: str) -> None:
+    root, leaf = built.search([]).node, built.search([1, 2, 3]).node
+    assert leaf.own == (3,)
+    damage(root, leaf.parent, leaf)
+    with pytest.raises(IntegrityError, match=words):
+        built.check_integrity()
+
+
+def test_an_inner_node_without_blocks_is_found(built: ContextTree) -> None:
+    replant(built.search([1, 2]).node, ())
+    with pytest.raises(IntegrityError, match="adds no block, so no search can find it"):
         built.check_integrity()
 
 
