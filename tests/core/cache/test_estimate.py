@@ -9,31 +9,9 @@ from hypothesis import strategies as st
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
 from contextpilot_core.errors import IntegrityError
+from tests.core.plain_cache import PlainCache
 
 paths = st.lists(st.integers(0, 7), min_size=1, max_size=5, unique=True)
-
-
-class Model:
-    """One dict entry per cached prefix, with its last tick; oldest leaves go first, never those of the newest path."""
-
-    def __init__(self, capacity: int, weight: list[int]) -> None:
-        self.capacity, self.weight = capacity, weight
-        self.ticks: dict[tuple[int, ...], int] = {}
-        self.now = 0
-
-    def matched(self, path: list[int]) -> int:
-        return max((n for n in range(len(path) + 1) if n == 0 or tuple(path[:n]) in self.ticks), default=0)
-
-    def admit(self, path: list[int]) -> None:
-        self.now += 1
-        for length in range(1, len(path) + 1):
-            self.ticks[tuple(path[:length])] = self.now
-        while sum(self.weight[prefix[-1]] for prefix in self.ticks) > self.capacity:
-            leaves = [p for p in self.ticks if not any(q[: len(p)] == p and q != p for q in self.ticks)]
-            leaf = min(leaves, key=lambda prefix: self.ticks[prefix])
-            if self.ticks[leaf] == self.now:
-                break
-            del self.ticks[leaf]
 
 
 def table(weight: list[int]) -> BlockTable:
@@ -46,7 +24,7 @@ def table(weight: list[int]) -> BlockTable:
 @settings(max_examples=300)
 @given(st.lists(paths, max_size=30), st.integers(1, 30), st.lists(st.integers(1, 5), min_size=8, max_size=8))
 def test_view_equals_the_plain_model(sequence: list[list[int]], capacity: int, weight: list[int]):
-    view, model = CacheView(table(weight), capacity=capacity, max_requests=100), Model(capacity, weight)
+    view, model = CacheView(table(weight), capacity=capacity, max_requests=100), PlainCache(capacity, weight)
     for number, path in enumerate(sequence):
         assert view.cached_blocks(path) == model.matched(path)
         view.admit(path, f"q{number}")
