@@ -166,6 +166,19 @@ def test_pruning_keeps_the_limit(limit):
     tree.check_integrity()
 
 
+def test_a_short_block_counts_only_before_one_that_counts():
+    _, cache, tree = make()
+    for name, path in (("a", (1, 5)), ("b", (2, 5, 0))):
+        keys, ends = keys_of(path)
+        tree.record(name, path, keys, ends)
+        cache.store(keys)
+    assert tree.longest((), (1, 5), max_visits=64) == (1,)
+    assert (tree.cached_blocks((1, 5)), tree.cached_blocks((2, 5, 0))) == (1, 3)
+    assert tree.longest((), (0, 2, 5), max_visits=64) == (2, 5, 0)
+    cache.drop(keys[-1:])
+    assert tree.longest((), (0, 2, 5), max_visits=64) == (2,)
+
+
 def test_requests_to_keep_are_not_judged():
     _, cache, tree = make()
     for name, path in (("a", (1,)), ("b", (2,)), ("c", (3,))):

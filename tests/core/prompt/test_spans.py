@@ -203,6 +203,15 @@ def test_the_longest_run_then_the_earliest_source_wins() -> None:
     assert replaced(split(shared, earlier=earlier)[0]) == [(3, shared)]
 
 
+def test_a_block_whose_label_is_unclear_is_no_source() -> None:
+    shared, own = prose(9, 30), prose(10, 30)
+    rows = [(1, shared), (2, f"{own} {shared}"), (3, f"{shared} {own}")]
+    found = split_blocks(rows, (), span_hint=DEFAULT_SPAN_HINT, count=estimate_tokens, unclear={1})
+    assert [[label for label, _ in replaced(segments)] for segments in found] == [[], [], [2, 2]]
+    found = split_blocks(rows, (), span_hint=DEFAULT_SPAN_HINT, count=estimate_tokens, unclear={1, 2})
+    assert [replaced(segments) for segments in found] == [[], [], []]
+
+
 def test_hints_in_a_source_are_no_source() -> None:
     shared, rest = prose(12, 30), prose(13, 30)
     made = sources(1, (Segment(shared, 9), Segment(rest)))

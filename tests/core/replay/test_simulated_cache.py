@@ -62,3 +62,4 @@ def test_it_equals_the_plain_cache(prompts: list[list[int]], capacity: int, weig
         expected = sum(weight[number] for number in prompt[: plain.matched(prompt)])
         assert cache.send([str(number) for number in prompt]) == expected
         plain.admit(prompt)
+        cache._blocks.check_integrity(cache._view.references())

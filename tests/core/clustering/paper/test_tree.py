@@ -59,6 +59,15 @@ def test_inner_nodes_win_ties_over_leaves() -> None:
     assert tree.search([1, 2]).path == (0,)  # both are inner nodes now: the lowest number
 
 
+def test_an_inner_node_wins_over_an_older_leaf_that_is_exactly_as_near() -> None:
+    tree = ContextTree()
+    tree.insert("leaf", [8, 1])
+    tree.insert("inner", [2, 7])
+    tree.insert("second", [2, 6])
+    found = tree.search([2, 1])  # both share one of two blocks, at its own rank
+    assert (found.path, found.distance) == ((1,), 0.5)
+
+
 def test_matching_a_leaf_makes_an_inner_node_over_both() -> None:
     tree = ContextTree()
     assert tree.insert("a", [5, 1, 2]) == (0,)
