@@ -1,7 +1,9 @@
-"""A plain model of a serving engine's prefix cache, which publishes what real ones publish."""
+"""A plain model of a serving engine's prefix cache, which publishes what real ones publish; and steps to drive it."""
 
 import hashlib
 from collections import Counter
+
+from hypothesis import strategies as st
 
 from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored
 
@@ -69,3 +71,33 @@ class Engine:
         """The events since the last call, as one batch."""
         events, self.events = self.events, []
         return events
+
+
+prompts = st.lists(st.integers(0, 1), min_size=1, max_size=4).map(lambda parts: [p for p in parts for _ in range(SIZE)])
+
+
+steps = st.one_of(
+    st.tuples(st.just("admit"), prompts, st.sampled_from([None, "tenant"]), st.booleans()),
+    st.tuples(st.just("evict"), st.integers(0, 50)),
+    st.tuples(st.just("reset")),
+)
+
+
+def run(engine, step):
+    getattr(engine, step[0])(*step[1:])
+    return engine.take()
+
+
+def compare(mirror, engines, exact):
+    """No key may be cached that no engine holds; ``exact``: and the other way round."""
+    mirror.check_integrity()
+    seen = {(prefix, salt) for engine in engines for prefix, salt, _ in engine.copies}
+    for prefix, salt in seen:
+        keys = mirror.keys(prefix, salt=salt)
+        held = any(engine.held(prefix, salt) for engine in engines)
+        assert not keys or mirror.holds(keys[-1:]) <= held
+        hit = max(engine.hit(prefix, salt) for engine in engines) * SIZE
+        assert mirror.cached_tokens(prefix, salt=salt) <= hit
+        if exact and keys:
+            assert mirror.holds(keys[-1:]) == held
+            assert mirror.cached_tokens(prefix, salt=salt) == hit

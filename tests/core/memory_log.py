@@ -6,6 +6,11 @@ from contextpilot_core.journal.log_state import LogState
 from contextpilot_core.journal.operations import Entry, Snapshot
 from contextpilot_core.journal.state import SharedState
 from contextpilot_core.prompt.messages import plain
+from contextpilot_core.types import ContextRequest
+from tests.core.conftest import body
+
+TEXTS = [body(name, 20) for name in range(9)]
+SIZES = {"tight": 100, "wide": 4_000}
 
 
 class MemoryLog:
@@ -68,3 +73,27 @@ class Worker:
         state = self.log.state()
         self.sent = state.numbers.get(self.state.worker, 0)
         self.state.attach(state)
+
+
+def workers(number: int = 2, **options: object) -> list[Worker]:
+    log = MemoryLog(EngineConfig(**options))
+    made = [Worker(log) for _ in range(number)]
+    for worker in made:
+        worker.join()
+    return made
+
+
+def exchange(*made: Worker) -> None:
+    for worker in made:
+        worker.send()
+    for worker in made:
+        worker.receive()
+
+
+def order(worker: Worker, *names: int, **options: object) -> list[int]:
+    plan = worker.engine.plan([TEXTS[name] for name in names], remember=False, **options)
+    return [names[position] for position in plan.order]
+
+
+def reuse(worker: Worker, text: str) -> int:
+    return worker.engine.expected_reuse(ContextRequest(blocks=[text]))

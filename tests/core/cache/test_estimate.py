@@ -1,5 +1,7 @@
 """The LRU estimate against a plain model of whole blocks with ticks (docs: "Replay")."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,31 +9,9 @@ from hypothesis import strategies as st
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
 from contextpilot_core.errors import IntegrityError
+from tests.core.plain_cache import PlainCache
 
 paths = st.lists(st.integers(0, 7), min_size=1, max_size=5, unique=True)
-
-
-class Model:
-    """One dict entry per cached prefix, with its last tick; oldest leaves go first, never those of the newest path."""
-
-    def __init__(self, capacity: int, weight: list[int]) -> None:
-        self.capacity, self.weight = capacity, weight
-        self.ticks: dict[tuple[int, ...], int] = {}
-        self.now = 0
-
-    def matched(self, path: list[int]) -> int:
-        return max((n for n in range(len(path) + 1) if n == 0 or tuple(path[:n]) in self.ticks), default=0)
-
-    def admit(self, path: list[int]) -> None:
-        self.now += 1
-        for length in range(1, len(path) + 1):
-            self.ticks[tuple(path[:length])] = self.now
-        while sum(self.weight[prefix[-1]] for prefix in self.ticks) > self.capacity:
-            leaves = [p for p in self.ticks if not any(q[: len(p)] == p and q != p for q in self.ticks)]
-            leaf = min(leaves, key=lambda prefix: self.ticks[prefix])
-            if self.ticks[leaf] == self.now:
-                break
-            del self.ticks[leaf]
 
 
 def table(weight: list[int]) -> BlockTable:
@@ -44,7 +24,7 @@ def table(weight: list[int]) -> BlockTable:
 @settings(max_examples=300)
 @given(st.lists(paths, max_size=30), st.integers(1, 30), st.lists(st.integers(1, 5), min_size=8, max_size=8))
 def test_view_equals_the_plain_model(sequence: list[list[int]], capacity: int, weight: list[int]):
-    view, model = CacheView(table(weight), capacity=capacity, max_requests=100), Model(capacity, weight)
+    view, model = CacheView(table(weight), capacity=capacity, max_requests=100), PlainCache(capacity, weight)
     for number, path in enumerate(sequence):
         assert view.cached_blocks(path) == model.matched(path)
         view.admit(path, f"q{number}")
@@ -108,3 +88,87 @@ def test_integrity_check_sees_a_node_without_a_place():
     view._recency.clear()
     with pytest.raises(IntegrityError, match="place"):
         view.check_integrity()
+
+
+def test_integrity_check_sees_a_path_that_is_younger_than_what_it_stands_on():
+    view = CacheView(table([1, 1, 1]), capacity=None, max_requests=10)
+    view.admit([0, 1])
+    view.admit([0, 2])
+    view._recency.move_to_end(view.tree.walk([0, 2])[0])
+    with pytest.raises(IntegrityError, match="older than a path that runs through it"):
+        view.check_integrity()
+
+
+def test_integrity_check_sees_nodes_that_left_the_tree():
+    view = CacheView(table([1]), capacity=None, max_requests=10)
+    view.admit([0], "q")
+    view.tree.release("q")
+    with pytest.raises(IntegrityError, match="nodes that left the tree"):
+        view.check_integrity()
+
+
+def test_use_is_counted_in_admissions():
+    view = CacheView(table([1, 1, 1]), capacity=None, max_requests=10)
+    assert view.last_used((0,)) == 0
+    view.admit([0, 1], "a")
+    view.admit([2], "b")
+    assert [view.last_used(path) for path in ((0, 1), (0, 2), (2,), (1,), ())] == [1, 1, 2, 0, 0]
+    view.admit([0, 2], "c")
+    assert [view.last_used(path) for path in ((0,), (0, 1), (0, 2))] == [3, 1, 3]
+    assert view.admissions == 3
+
+
+def test_what_nobody_names_is_forgotten_by_age_alone():
+    view = CacheView(table([4, 4, 4, 4]), capacity=12, max_requests=10)
+    view.admit([0, 1])
+    view.admit([2], "named")
+    assert view.admit([0, 3]) == []  # 1 is the oldest, and nobody's
+    assert [view.cached_blocks(path) for path in ((0, 1), (0, 3), (2,))] == [1, 2, 1]
+    assert view.admit([1], "late") == ["named"]
+    assert view.holds("named") is False
+    view.check_integrity()
+
+
+def test_the_oldest_of_too_many_requests_goes():
+    view = CacheView(table([1, 1, 1]), capacity=None, max_requests=2)
+    view.admit([0], "a")
+    view.admit([0, 1], "b")
+    assert view.admit([2], "c") == ["a"]
+    assert len(view) == 2
+    assert view.cached_blocks((0, 1)) == 2
+    view.admit([0], "d")
+    assert (view.holds("b"), view.tokens, view.cached_blocks((0, 1))) == (False, 2, 1)
+    view.check_integrity()
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.one_of(paths, st.integers(0, 15)), max_size=25),
+    st.lists(st.one_of(paths, st.integers(0, 40)), max_size=15),
+    st.integers(5, 25),
+)
+def test_a_restored_view_goes_on_like_the_one_it_was_taken_of(before, after, capacity):
+    blocks = table([block % 3 + 1 for block in range(8)])
+    view = CacheView(blocks, capacity=capacity, max_requests=6)
+    for number, step in enumerate(before):
+        if isinstance(step, int):
+            view.release(f"q{step}")
+        else:
+            view.admit(step, f"q{number}")
+    twins = table([block % 3 + 1 for block in range(8)])
+    twin = CacheView(twins, capacity=capacity, max_requests=6)
+    twin.restore(view.state())
+    assert twin.state() == view.state()
+    for number, step in enumerate(after, len(before)):
+        if isinstance(step, int):
+            promised = view.freed_by(f"q{step}")
+            freed = view.release(f"q{step}")
+            assert twin.release(f"q{step}") == freed
+            assert promised == (freed or 0)
+        else:
+            touched = view.admit(step, f"q{number}"), twin.admit(step, f"q{number}")
+            assert sorted(touched[0]) == sorted(touched[1])  # the order at one node is no part of the state
+            assert view.last_used(step) == twin.last_used(step)
+        twin.check_integrity()
+        twins.check_integrity(twin.references() + Counter(range(8)))
+    assert twin.state() == view.state()

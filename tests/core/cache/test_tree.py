@@ -1,6 +1,7 @@
 """The prefix tree: paths, splits, the longest path inside a request, removal."""
 
 from collections import defaultdict
+from collections.abc import Collection
 
 import pytest
 from hypothesis import given, settings
@@ -19,12 +20,19 @@ def weights() -> defaultdict[int, int]:
     return table
 
 
-def longest_by_force(stored: list[list[int]], wanted: list[int], weight: dict[int, int]) -> int:
+def longest_by_force(
+    stored: list[list[int]],
+    wanted: list[int],
+    weight: dict[int, int],
+    optional: Collection[int] = (),
+    allowance: int = 0,
+) -> int:
     best = 0
     for path in stored:
-        total = 0
+        total, left = 0, allowance
         for block in path:
-            if block not in wanted:
+            left -= block in optional
+            if block not in wanted or left < 0:
                 break
             total += weight[block]
         best = max(best, total)
@@ -45,12 +53,31 @@ def test_longest_path_is_the_heaviest_stored_prefix_inside_the_request(stored: l
 
 @given(st.lists(paths, max_size=12), paths, st.sets(st.integers(0, 6)), st.integers(0, 3))
 def test_optional_blocks_are_limited(stored: list[list[int]], wanted: list[int], optional: set[int], allowance: int):
-    tree = PrefixTree(weights())
+    weight = weights()
+    tree = PrefixTree(weight)
     for path in stored:
         tree.insert(path)
     found = tree.longest(tree.root, 0, wanted, max_visits=10_000, optional=optional, allowance=allowance)
     assert len(optional & set(found)) <= allowance
     assert tree.walk(found)[2] == len(found)
+    best = longest_by_force(stored, wanted, weight, optional, allowance)
+    assert sum(weight[block] for block in found) == best
+
+
+@given(st.lists(paths, max_size=12), paths, paths)
+def test_a_search_may_begin_inside_a_node(stored: list[list[int]], head: list[int], wanted: list[int]):
+    weight = weights()
+    tree = PrefixTree(weight)
+    for path in stored:
+        tree.insert(path)
+    node, used, matched = tree.walk(head)
+    common = [[a == b for a, b in zip(head, path, strict=False)] for path in stored]
+    assert matched == max((next((n for n, same in enumerate(row) if not same), len(row)) for row in common), default=0)
+    if matched == len(head):
+        below = [path[matched:] for path in stored if path[:matched] == head]
+        found = tree.longest(node, used, wanted, max_visits=10_000)
+        assert list(found) in [path[: len(found)] for path in below] or not found
+        assert sum(weight[block] for block in found) == longest_by_force(below, wanted, weight)
 
 
 def test_a_search_visits_no_more_nodes_than_allowed():
@@ -115,12 +142,63 @@ def test_trimming_a_leaf_moves_its_requests_up_and_forgets_them_at_the_root():
     tree.check_integrity()
 
 
+def test_a_split_keeps_the_node_that_stands_lower():
+    tree = PrefixTree(weights())
+    [whole], fresh = tree.insert([1, 2, 3], "long")
+    assert list(fresh) == [1, 2, 3]
+    [upper, own], fresh = tree.insert([1, 2, 6, 9], "other")
+    assert (upper.blocks, own.blocks, list(fresh)) == ([1, 2], [6, 9], [6, 9])
+    assert whole.parent is upper
+    assert (whole.blocks, whole.tokens) == ([3], 4)
+    assert tree.end_of("long") is whole
+    assert tree.insert([1, 2]) == ([upper], [])
+    tree.check_integrity()
+
+
+def test_what_is_there_for_one_request_only():
+    tree = PrefixTree(weights())
+    tree.insert([1, 2, 3], "a")
+    tree.insert([1, 2, 6, 9], "b")
+    tree.insert([1, 2, 6], "c")
+    assert [node.blocks for node in tree.held_by("a")] == [[3]]
+    assert [node.blocks for node in tree.held_by("b")] == [[9]]
+    assert tree.held_by("c") == tree.held_by("nobody") == []
+    tree.release("a")
+    tree.release("c")
+    assert [node.blocks for node in tree.held_by("b")] == [[9], [6], [1, 2]]
+    tree.insert([1, 2, 6, 9], "b's twin")
+    assert tree.held_by("b") == []
+
+
 def test_integrity_check_sees_a_wrong_count():
     tree = PrefixTree(weights())
     tree.insert([1, 2], "q")
     tree.tokens += 1
     with pytest.raises(IntegrityError, match="tokens"):
         tree.check_integrity()
+
+
+def test_integrity_check_sees_wrong_links_weights_and_ends():
+    tree = PrefixTree(weights())
+    [node], _ = tree.insert([1, 2], "q")
+    node.blocks.reverse()  # its parent finds it by the first block
+    with pytest.raises(IntegrityError, match="not linked"):
+        tree.check_integrity()
+    node.blocks.reverse()
+    node.tokens += 1
+    with pytest.raises(IntegrityError, match="6 tokens, its blocks differ"):
+        tree.check_integrity()
+    node.tokens -= 1
+    tree.check_integrity()
+    tree.end("q", tree.root)
+    with pytest.raises(IntegrityError, match="ends at another node"):
+        tree.check_integrity()
+
+
+def test_the_root_is_no_leaf_to_trim():
+    tree = PrefixTree(weights())
+    with pytest.raises(IntegrityError, match="root"):
+        tree.trim(tree.root, 1)
 
 
 def test_a_chain_of_thousands_is_inserted_and_released_without_recursion():

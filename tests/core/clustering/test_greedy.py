@@ -13,6 +13,7 @@ import contextpilot_core.clustering.join as join
 from contextpilot_core.clustering.greedy import NeighbourChain, greedy_forest, greedy_merges
 
 BLOCKS = 9
+WEIGHTS = [3, 1, 4, 1, 5, 0, 2, 6, 5, 3]
 batches = st.lists(st.lists(st.integers(0, BLOCKS - 1), max_size=7, unique=True), max_size=12)
 weightings = st.lists(st.sampled_from([0, 1, 1, 2, 5]), min_size=BLOCKS, max_size=BLOCKS)
 
@@ -86,6 +87,33 @@ def test_join_equals_chain_on_larger_batches(blocks: int, width: int, equal_weig
         forest = greedy_forest(contexts, weights)
         patch.setattr("contextpilot_core.clustering.greedy.greedy_merges", lambda *_: chain)
         assert greedy_forest(contexts, weights) == forest
+
+
+def test_greedy_gives_one_set_the_order_of_its_first_list() -> None:
+    forest = greedy_forest([[3, 1, 2], [1, 2, 3]], WEIGHTS)
+    assert forest.orders == ((3, 1, 2), (3, 1, 2))
+    assert forest.paths == ((0,), (0,))
+
+
+def test_greedy_goes_by_tokens_not_by_blocks() -> None:
+    forest = greedy_forest([[0, 1, 2], [0, 1, 5], [2, 6]], [1, 1, 9, 1, 1, 1, 1])
+    assert forest.orders == ((2, 0, 1), (0, 1, 5), (2, 6))
+
+
+def test_own_blocks_by_mean_rank_ties_by_first_appearance() -> None:
+    forest = greedy_forest([[4, 3, 2, 1], [2, 3, 4, 0]], WEIGHTS)
+    assert forest.orders == ((4, 3, 2, 1), (4, 3, 2, 0))
+    forest = greedy_forest([[4, 3, 2, 1], [2, 4, 3, 0]], WEIGHTS)
+    assert forest.orders == ((4, 2, 3, 1), (4, 2, 3, 0))  # mean ranks 0.5, 1, 1.5
+
+
+def test_thousands_of_nested_and_of_equal_prefixes() -> None:
+    nested = [list(range(size)) for size in range(1, 150)]
+    assert greedy_forest(nested, [1] * 150).orders[-1] == tuple(range(149))
+    header = [[0, number] for number in range(1, 3_000)]
+    forest = greedy_forest(header, [1] * 3_000)
+    assert {len(path) for path in forest.paths} == {2}
+    assert set(forest.shared) == {1}
 
 
 def test_blocks_without_tokens_never_merge() -> None:

@@ -1,4 +1,4 @@
-"""Both strategies: worked examples, the shape of the result, edge cases."""
+"""The tree from merges against a plain one; what both strategies make of it: shape, worked examples, edge cases."""
 
 import os
 import subprocess
@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core.clustering.greedy import greedy_forest
+from contextpilot_core.clustering.merge_tree import MergeTree, build_tree
+from contextpilot_core.clustering.merge_tree import forest_of as forest_of_tree
 from contextpilot_core.clustering.orders import depth_first
 from contextpilot_core.clustering.paper.tree import ContextTree
 from contextpilot_core.clustering.values import Arranged
-from contextpilot_core.errors import TooManyContextsError
 
 BLOCKS = 10
 WEIGHTS = [3, 1, 4, 1, 5, 0, 2, 6, 5, 3]
@@ -84,30 +85,6 @@ def test_equal_contexts_share_a_leaf_and_all_their_blocks(forest_of: Forest) -> 
     assert depth_first(forest.paths) == [0, 2, 1]
 
 
-def test_greedy_gives_one_set_the_order_of_its_first_list() -> None:
-    forest = greedy_forest([[3, 1, 2], [1, 2, 3]], WEIGHTS)
-    assert forest.orders == ((3, 1, 2), (3, 1, 2))
-    assert forest.paths == ((0,), (0,))
-
-
-def test_paper_orders_lists_of_one_set_alike() -> None:
-    forest = paper_forest([[3, 1, 2], [1, 2, 3]])
-    assert forest.orders == ((1, 3, 2), (1, 3, 2))  # mean ranks 0.5, 1, 1.5
-    assert forest.paths == ((0, 0), (0, 1))
-
-
-def test_greedy_goes_by_tokens_not_by_blocks() -> None:
-    forest = greedy_forest([[0, 1, 2], [0, 1, 5], [2, 6]], [1, 1, 9, 1, 1, 1, 1])
-    assert forest.orders == ((2, 0, 1), (0, 1, 5), (2, 6))
-
-
-def test_own_blocks_by_mean_rank_ties_by_first_appearance() -> None:
-    forest = greedy_forest([[4, 3, 2, 1], [2, 3, 4, 0]], WEIGHTS)
-    assert forest.orders == ((4, 3, 2, 1), (4, 3, 2, 0))
-    forest = greedy_forest([[4, 3, 2, 1], [2, 4, 3, 0]], WEIGHTS)
-    assert forest.orders == ((4, 2, 3, 1), (4, 2, 3, 0))  # mean ranks 0.5, 1, 1.5
-
-
 @settings(deadline=None)
 @given(given_contexts=contexts)
 def test_shape(forest_of: Forest, given_contexts: list[list[int]]) -> None:
@@ -138,20 +115,6 @@ def test_every_subtree_shares_its_prefix(forest_of: Forest, given_contexts: list
         assert common >= len(path)  # each node below the root adds at least one block
 
 
-def test_too_many_contexts_for_distances_name_the_greedy_strategy() -> None:
-    with pytest.raises(TooManyContextsError, match="greedy"):
-        paper_forest([[1]] * 20_001)
-
-
-def test_thousands_of_nested_and_of_equal_prefixes() -> None:
-    nested = [list(range(size)) for size in range(1, 150)]
-    assert greedy_forest(nested, [1] * 150).orders[-1] == tuple(range(149))
-    header = [[0, number] for number in range(1, 3_000)]
-    forest = greedy_forest(header, [1] * 3_000)
-    assert {len(path) for path in forest.paths} == {2}
-    assert set(forest.shared) == {1}
-
-
 def test_same_result_in_processes_with_different_hash_seeds() -> None:
     code = (
         "import random; from contextpilot_core.clustering.greedy import greedy_forest; "
@@ -170,3 +133,102 @@ def test_same_result_in_processes_with_different_hash_seeds() -> None:
         for seed in ("0", "1", "77")
     }
     assert len(results) == 1
+
+
+# -- the tree itself, from merges that are given ----------------------------------------------------------------------
+
+
+def test_a_tree_by_hand() -> None:
+    """Merges 0 with 2, then that with 1: the second adds nothing to share, so all three are children of one node."""
+    leaves = [(7, 1, 2, 3), (2, 1, 8), (2, 9, 3, 1, 7)]
+    tree = build_tree(leaves, [0, 1, 2, 1], [(2, 0, 0.25), (1, 3, 0.5)])
+    assert tree == MergeTree(
+        parents=[-1, 0, 1, 2, 2, 1],
+        numbers=[0, 0, 0, 0, 1, 1],
+        # ranks of 1, 2 over all three: 1 + 1 + 3, 2 + 0 + 0; of 7, 3 over the first and the last: 0 + 4, 3 + 2
+        own=[(), (2, 1), (7, 3), (), (9,), (8,)],
+        distances=[0.0, 0.5, 0.25, 0.0, 0.0, 0.0],
+        leaves=[3, 5, 4, 5],
+    )
+    assert forest_of_tree(tree) == MergeForest(
+        orders=((2, 1, 7, 3), (2, 1, 8), (2, 1, 7, 3, 9), (2, 1, 8)),
+        paths=((0, 0, 0), (0, 1), (0, 0, 1), (0, 1)),
+        shared=(4, 3, 4, 3),
+        sequence=(0, 2, 1, 3),
+    )
+
+
+def test_a_node_that_shares_no_more_than_the_one_above_is_dissolved() -> None:
+    tree = build_tree([(1, 2), (1, 3), (1, 4)], [0, 1, 2], [(0, 1, 0.1), (3, 2, 0.2)])
+    assert (tree.parents, tree.own) == ([-1, 0, 1, 1, 1], [(), (1,), (2,), (3,), (4,)])
+    assert tree.distances == [0.0, 0.2, 0.0, 0.0, 0.0]
+    tree = build_tree([(1, 2), (3, 4), (5,)], [0, 1, 2], [(0, 1, 1.0), (3, 2, 1.0)])
+    assert (tree.parents, tree.own) == ([-1, 0, 0, 0], [(), (1, 2), (3, 4), (5,)])
+
+
+class Plain:
+    """A tree of contexts by its definition: every merge is a node, and those that add nothing are left out."""
+
+    def __init__(self, leaves: Sequence[Sequence[int]], merges: Sequence[tuple[int, int, float]]) -> None:
+        self.leaves, self.merges = leaves, merges
+        self.tree = MergeTree([-1], [0], [()], [0.0], [])
+        self.place: dict[int, int] = {}
+        merged = {node for left, right, _ in merges for node in (left, right)}
+        top = [node for node in range(len(leaves) + len(merges)) if node not in merged]
+        self.visit(top, frozenset(), 0)
+
+    def members(self, node: int) -> list[int]:
+        if node < len(self.leaves):
+            return [node]
+        left, right, _ = self.merges[node - len(self.leaves)]
+        return sorted(self.members(left) + self.members(right))
+
+    def content(self, node: int) -> frozenset[int]:
+        return frozenset.intersection(*(frozenset(self.leaves[leaf]) for leaf in self.members(node)))
+
+    def shown(self, nodes: Sequence[int], above: frozenset[int]) -> list[int]:
+        found: list[int] = []
+        for node in nodes:
+            if node >= len(self.leaves) and self.content(node) == above:
+                found += self.shown(self.merges[node - len(self.leaves)][:2], above)
+            else:
+                found.append(node)
+        return sorted(found, key=self.members)
+
+    def visit(self, nodes: Sequence[int], above: frozenset[int], parent: int) -> None:
+        for number, node in enumerate(self.shown(nodes, above)):
+            here = len(self.tree.parents)
+            self.tree.parents.append(parent)
+            self.tree.numbers.append(number)
+            members = [self.leaves[leaf] for leaf in self.members(node)]
+            own = [block for block in members[0] if block in self.content(node) - above]
+            if node < len(self.leaves):
+                self.place[node] = here
+            else:
+                own.sort(key=lambda block: sum(member.index(block) for member in members))
+            self.tree.own.append(tuple(own))
+            self.tree.distances.append(0.0 if node < len(self.leaves) else self.merges[node - len(self.leaves)][2])
+            if node >= len(self.leaves):
+                self.visit(self.merges[node - len(self.leaves)][:2], self.content(node), here)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 5), max_size=6, unique=True).map(tuple), max_size=8, unique=True),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=7),
+    st.lists(st.integers(0, 99), max_size=4),
+)
+def test_any_merges_give_the_plain_tree(
+    leaves: list[tuple[int, ...]], picks: list[tuple[int, int]], twins: list[int]
+) -> None:
+    left_over, merges = list(range(len(leaves))), []
+    for first, second in picks:
+        if len(left_over) > 1:
+            left = left_over.pop(first % len(left_over))
+            right = left_over.pop(second % len(left_over))
+            left_over.append(len(leaves) + len(merges))
+            merges.append((left, right, len(merges) / 8))
+    leaf_of = list(range(len(leaves))) + [twin % len(leaves) for twin in twins if leaves]
+    plain = Plain(leaves, merges)
+    plain.tree.leaves.extend(plain.place[leaf] for leaf in leaf_of)
+    assert build_tree(leaves, leaf_of, merges) == plain.tree

@@ -1,43 +1,19 @@
-"""Engines that share a log: equal states for equal logs, own plans seen at once, others' as soon as they are there."""
+"""A view that several processes share: own plans are seen at once, others' as soon as they are there."""
+
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core import ConfigError, ContextRequest, DuplicateRequestError, EngineConfig, ReuseEngine
+from contextpilot_core import DuplicateRequestError, EngineConfig
 from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.estimate import CacheState, CacheView
-from contextpilot_core.journal.operations import Committed, Inserted, Released, Rendered, Reset
-from contextpilot_core.testing import ManualClock
-from tests.core.conftest import body
-from tests.core.memory_log import MemoryLog, Worker
-
-TEXTS = [body(name, 20) for name in range(9)]
-SIZES = {"tight": 100, "wide": 4_000}
-
-
-def workers(number: int = 2, **options: object) -> list[Worker]:
-    log = MemoryLog(EngineConfig(**options))
-    made = [Worker(log) for _ in range(number)]
-    for worker in made:
-        worker.join()
-    return made
-
-
-def exchange(*made: Worker) -> None:
-    for worker in made:
-        worker.send()
-    for worker in made:
-        worker.receive()
-
-
-def order(worker: Worker, *names: int, **options: object) -> list[int]:
-    plan = worker.engine.plan([TEXTS[name] for name in names], remember=False, **options)
-    return [names[position] for position in plan.order]
-
-
-def reuse(worker: Worker, text: str) -> int:
-    return worker.engine.expected_reuse(ContextRequest(blocks=[text]))
+from contextpilot_core.cache.estimate import CacheView
+from contextpilot_core.errors import IntegrityError
+from contextpilot_core.journal.log_state import LoggedNamespace, LogState
+from contextpilot_core.journal.operations import Entry, Inserted, Operation, Released
+from contextpilot_core.journal.view import ReplicatedView
+from tests.core.memory_log import TEXTS, exchange, order, reuse, workers
 
 
 def test_a_plan_follows_what_another_worker_sent():
@@ -104,284 +80,173 @@ def test_an_id_may_be_used_again_before_its_eviction_came_back():
     assert one.engine.evict(["a"]).evicted == ("a",)
 
 
-def test_what_was_reset_is_gone_at_once_here_and_later_there():
-    one, two = workers()
-    order(one, 0, 1)
-    exchange(one, two)
-    late = two.engine.plan([TEXTS[2]], commit=False)
-    one.engine.reset("default")
-    assert reuse(one, TEXTS[0]) == 0 < reuse(two, TEXTS[0])
-    order(one, 3, 4)
-    exchange(one, two)
-    assert reuse(two, TEXTS[0]) == 0 < reuse(two, TEXTS[3])
-    assert not two.engine.commit(late)
+# -- the view by itself ----------------------------------------------------------------------------------------------
+
+BLOCKS = range(6)
+TOKENS = [block % 3 + 1 for block in BLOCKS]
 
 
-def test_reset_of_everything_spares_the_counters_of_other_workers():
-    one, two = workers()
-    for worker in (one, two):
-        worker.engine.plan([TEXTS[0]], namespace="a")
-        worker.engine.plan([TEXTS[0]], namespace="b")
-    exchange(one, two)
-    one.engine.reset()
-    exchange(one, two)
-    assert one.state.snapshot().namespaces == two.state.snapshot().namespaces == ()
-    assert (one.engine.stats().planned, two.engine.stats().planned) == (0, 2)
+class Here:
+    """A process with a view, and a log that it hears of when a test says so."""
+
+    def __init__(self, capacity: int | None = None) -> None:
+        self.log = LogState(EngineConfig(cache_tokens=capacity))
+        self.blocks = BlockTable()
+        self.blocks.intern_path([(bytes([block]), TOKENS[block]) for block in BLOCKS])
+        overlay = CacheView(self.blocks, capacity=capacity, max_requests=1_000)
+        self.view = ReplicatedView("n", self.blocks, overlay, self)
+        self.waiting: list[Entry] = []
+        self.numbers = Counter[str]()
+
+    def logged(self, namespace: str) -> LoggedNamespace | None:
+        return self.log.namespaces.get(namespace)
+
+    def record(self, operation: Operation) -> int:
+        self.numbers["here"] += 1
+        self.waiting.append(Entry("here", self.numbers["here"], operation))
+        return self.numbers["here"]
+
+    def deliver(self, most: int = 1_000) -> None:
+        for entry in self.waiting[:most]:
+            self.log.apply(entry)
+            request_id = entry.operation.request_id  # type: ignore[union-attr]
+            if request_id is not None:
+                self.view.delivered(entry.number, request_id)
+        del self.waiting[:most]
+
+    def elsewhere(self, operation: Operation) -> None:
+        """Let another process do something that reaches the log at once."""
+        self.numbers["there"] += 1
+        self.log.apply(Entry("there", self.numbers["there"], operation))
+
+    def check(self) -> None:
+        self.view.check_integrity()
+        self.blocks.check_integrity(Counter(BLOCKS) + self.view.references())
 
 
-def test_a_conversation_may_go_on_at_another_worker():
-    one, two = workers()
-    first = one.engine.plan([TEXTS[0], TEXTS[1]], query="q")
-    history = [*first.messages, {"role": "assistant", "content": "a"}]
-    exchange(one, two)
-    second = two.engine.plan([TEXTS[1], TEXTS[2]], query="r", messages=history)
-    assert [hint.label for hint in second.hints] == [2]
-    assert second.labels == (2, 3)
-    exchange(one, two)
-    one.engine.evict([first.request_id])
-    exchange(one, two)
-    third = one.engine.plan([TEXTS[0]], messages=[*second.messages, {"role": "assistant", "content": "b"}])
-    assert [hint.label for hint in third.hints] == [1]  # the second request holds the record, too
+def described(*path: int) -> tuple[tuple[bytes, int], ...]:
+    return tuple((bytes([block]), TOKENS[block]) for block in path)
 
 
-def test_a_record_that_no_request_holds_is_gone_everywhere():
-    one, two = workers()
-    first = one.engine.plan([TEXTS[0]], query="q")
-    history = [*first.messages]
-    exchange(one, two)
-    two.engine.evict([first.request_id])
-    exchange(one, two)
-    for worker in (one, two):
-        assert [hint.label for hint in worker.engine.plan([TEXTS[0]], messages=history).hints] == []
-
-
-def test_records_grow_old_by_the_time_of_the_log():
-    one, two = workers(message_seconds=3.5)
-    first = one.engine.plan([TEXTS[0]], query="q")
-    history = [*first.messages]
-    exchange(one, two)
-    seen = two.engine.plan([TEXTS[0]], messages=history, commit=False, remember=False)
-    assert [hint.label for hint in seen.hints] == [1]
-    for name in range(5):
-        one.engine.plan([TEXTS[name]], remember=False)
-    exchange(one, two)
-    assert all(not namespace.records for namespace in one.state.snapshot().namespaces)
-    assert [hint.label for hint in two.engine.plan([TEXTS[0]], messages=history).hints] == []
-
-
-def test_the_owner_takes_back_a_plan_whose_time_is_over():
-    log = MemoryLog(EngineConfig(in_flight_seconds=10))
-    clock = ManualClock()
-    one, two = Worker(log, clock=clock), Worker(log)
-    for worker in (one, two):
-        worker.join()
-    one.engine.plan([TEXTS[0]], commit=False)
-    exchange(one, two)
-    assert two.engine.stats().live_requests == 1
-    clock.advance(11)
-    assert one.engine.stats().expired == 1
-    exchange(one, two)
-    assert two.engine.stats().live_requests == 0
-
-
-def test_the_papers_trees_let_go_of_what_left_the_shared_view():
-    one, two = workers(strategy="paper", cache_tokens=SIZES["tight"])
-    for name in range(3):
-        order(one, name)
-    exchange(one, two)
-    for name in range(3, 9):
-        order(two, name)
-    exchange(one, two)
-    assert one.engine.stats().evictions > 0
-    for name in range(3):
-        order(one, name, 8)
-    one.join()
-    one.engine.check_integrity()
-
-
-def test_alone_it_plans_as_an_engine_without_a_journal():
-    """Until the log is there, and when it is gone, own operations change the state at once."""
-    one = workers(1)[0]
-    order(one, 5, 6)
-    one.leave()
-    assert one.state.snapshot().entries == 1
-    order(one, 7, 8)
-    one.engine.plan([TEXTS[0]], request_id="x", remember=False)
-    assert one.engine.evict(["x"]).freed_tokens > 0
-    assert one.state.snapshot().entries == 4
-    one.engine.reset()
-    assert one.engine.stats().live_requests == reuse(one, TEXTS[5]) == 0
-
-
-def test_operations_that_the_log_lacks_are_sent_when_it_is_there_again():
-    one, two = workers()
-    order(one, 0)
-    exchange(one, two)
-    for worker, name in ((one, 1), (two, 2)):
-        worker.leave()
-        order(worker, name)
-    empty = MemoryLog(one.log.config, seed=one.state.snapshot())
-    for worker in (one, two):
-        worker.join(empty)
-    exchange(one, two)
-    assert one.state.snapshot() == two.state.snapshot()
-    assert all(reuse(two, TEXTS[name]) > 0 for name in range(3))
-
-
-def test_a_log_that_went_back_gets_again_what_it_lost():
-    one, two = workers()
-    order(one, 0)
-    exchange(one, two)
-    order(one, 1)
-    order(two, 2)
-    exchange(one, two)
-    del one.log.entries[1:]
-    for worker in (one, two):
-        worker.leave()
-        worker.join()
-    exchange(one, two)
-    assert one.state.snapshot() == two.state.snapshot()
-    assert all(reuse(two, TEXTS[name]) > 0 for name in range(3))
-
-
-def test_too_many_operations_for_the_log_are_told(monkeypatch, caplog):
-    monkeypatch.setattr("contextpilot_core.journal.state._MOST_WAITING", 3)
-    one, two = workers()
-    for name in range(6):
-        order(one, name)
-    one.engine.check_integrity()
-    assert one.engine.stats().live_requests == 3  # the others wait for the log in vain
-    one.join()
-    assert "3 operations" in caplog.text
-    exchange(one, two)
-    assert one.state.snapshot() == two.state.snapshot()
-    assert [reuse(two, TEXTS[name]) > 0 for name in range(6)] == [False] * 3 + [True] * 3
-
-
-def test_only_the_latest_operations_are_kept_after_they_came_back(monkeypatch):
-    monkeypatch.setattr("contextpilot_core.journal.state._KEPT", 2)
-    one, two = workers()
-    for name in range(5):
-        order(one, name)
-        exchange(one, two)
-    assert [entry.number for entry in one.state.own_after(0, most=9)] == [3, 4, 5]
-    one.log.entries.clear()
-    for worker in (one, two):
-        worker.leave()
-        worker.join()
-    exchange(one, two)
-    assert one.state.snapshot() == two.state.snapshot()
-    assert [reuse(two, TEXTS[name]) > 0 for name in range(5)] == [False] * 2 + [True] * 3
-
-
-def test_a_journal_is_no_url():
-    with pytest.raises(ConfigError, match="journal must be a Journal or None, got str"):
-        ReuseEngine(journal="redis://localhost")
-
-
-def test_every_so_manyth_entry_names_one_worker():
-    one, two = workers()
-    for name in range(3):
-        order(one, name)
-        order(two, name)
-    for worker in (one, two, one, two, one, two):
-        worker.send(1)
-    assert (one.receive(), two.receive()) == (True, False)  # the fifth of six was the first worker's
-
-
-STEPS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(0, 2**20)), max_size=80)
-
-
-@settings(max_examples=150, deadline=None)
-@given(steps=STEPS, size=st.sampled_from(sorted(SIZES)), strategy=st.sampled_from(["greedy", "paper"]))
-def test_whatever_happens_equal_logs_make_equal_states(steps, size, strategy):
-    made = workers(3, cache_tokens=SIZES[size], strategy=strategy, max_requests=12, max_messages=4)
-    histories: list[list[dict[str, object]]] = [[]]
-    plans = [[], [], []]
-    for action, place, chance in steps:
-        act(made[place], plans[place], histories, action, chance)
-        made[place].engine.check_integrity()
-    exchange(*made)
-    states = [worker.state.snapshot() for worker in made]
-    assert states[0] == states[1] == states[2] == made[0].log.state().snapshot()
-    for worker in made:
-        worker.engine.check_integrity()
-    compare_with_plain_view(made[0])
-
-
-def act(worker, plans, histories, action, chance):
-    names = [(chance >> shift) % len(TEXTS) for shift in range(0, (chance % 4) * 4, 4)]
-    if action < 4:
-        history = histories[chance % len(histories)]
-        request_id = f"r{chance % 9}" if action == 0 else None
-        options = {"messages": history, "query": f"q{chance % 3}", "request_id": request_id, "commit": action < 3}
-        try:
-            plans.append(worker.engine.plan([TEXTS[name] for name in names], **options))
-        except DuplicateRequestError:
-            return
-        if chance % 2:
-            histories.append([*plans[-1].messages])
-    elif action == 4 and plans:
-        (worker.engine.commit if chance % 2 else worker.engine.abandon)(plans[chance % len(plans)])
-    elif action == 5:
-        worker.engine.evict([f"r{chance % 9}", *(plan.request_id for plan in plans[:1])])
-    elif action == 6:
-        worker.send(chance % 5)
-    elif action == 7:
-        worker.receive(chance % 7)
-    elif action == 8:
-        happen(worker, plans, chance)
-    elif action == 9:
-        requests = [ContextRequest(blocks=[TEXTS[name], TEXTS[chance % 9]]) for name in names]
-        plans.extend(worker.engine.plan_batch(requests))
-
-
-def happen(worker, plans, chance):
-    """Something that is rare."""
-    kind = chance % 5
-    if kind == 0:
-        worker.engine.reset("default" if chance % 2 else None)
-    elif kind == 1:
-        worker.leave()
-    elif kind == 2:
-        worker.join()
-    elif kind == 3:
-        worker.sent = max(0, worker.sent - chance % 4)  # a reply was lost: sent again
-    elif kind == 4 and worker.log.entries:
-        worker.state.deliver(worker.log.entries[: worker.read], every=5)  # read again
-
-
-def compare_with_plain_view(worker: Worker) -> None:
-    """The shared view is what one view would hold that was told the same in the same order."""
-    blocks, view = plain_view(worker)
-    seen: set[tuple[str, int]] = set()
-    for entry in worker.log.entries:
-        operation = entry.operation
-        if (entry.worker, entry.number) in seen or isinstance(operation, (Committed, Rendered)):
-            continue
-        seen.add((entry.worker, entry.number))
-        if isinstance(operation, Reset):
-            blocks, view = plain_view(worker)
-            continue
-        view.release(operation.request_id)
-        if isinstance(operation, Inserted):
-            path = [blocks.intern(digest, lambda tokens=tokens: tokens) for digest, tokens in operation.path]
-            view.admit(path, operation.request_id)
-            blocks.release(path)
+def test_what_was_admitted_is_there_while_it_is_on_its_way_and_after():
+    here = Here()
+    for delivered in (False, True):
+        if delivered:
+            here.deliver()
         else:
-            assert isinstance(operation, Released)
-    replica = worker.state.logged("default")
-    if replica is None:
-        assert len(view) == view.tokens == 0
-        return
-    assert by_digest(replica.view.state(), replica.blocks) == by_digest(view.state(), blocks)
+            assert here.view.admit((0, 1, 2), "a") == []
+        assert (len(here.view), here.view.tokens, here.view.holds("a")) == (1, 6, True)
+        assert here.view.cached_blocks((0, 1, 3)) == 2
+        assert here.view.longest((0,), (2, 1), max_visits=9) == (1, 2)
+        assert here.view.longest((), (1, 0), max_visits=9, optional=frozenset({1})) == (0,)
+        assert here.view.longest((), (1, 0), max_visits=9, optional=frozenset({1}), allowance=1) == (0, 1)
+        assert here.view.longest((3,), (0,), max_visits=9) == ()
+        assert here.view.usual((), (0, 1), max_visits=9) == ()
+        here.check()
+    assert not here.view.references()  # the log has ids of its own
 
 
-def plain_view(worker: Worker) -> tuple[BlockTable, CacheView]:
-    config, blocks = worker.log.config, BlockTable()
-    return blocks, CacheView(blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
+def test_the_heavier_of_both_parts_is_followed():
+    here = Here()
+    here.elsewhere(Inserted("n", "x", described(3, 4)))
+    here.view.admit((5, 1), "a")
+    assert here.view.longest((), (1, 3, 4, 5), max_visits=9) == (5, 1)  # 5 tokens, not 3
+    assert here.view.longest((), (3, 4, 5), max_visits=9) in ((3, 4), (5,))
+    assert here.view.longest((), (3, 4), max_visits=9) == (3, 4)
+    here.deliver()
+    assert here.view.longest((), (1, 3, 4, 5), max_visits=9) == (5, 1)
 
 
-def by_digest(state: CacheState, blocks: BlockTable) -> tuple[object, ...]:
-    nodes = [(parent, [blocks.digest(block) for block in run]) for parent, run in state.nodes]
-    return nodes, state.recency, state.requests, state.admissions
+def test_use_here_is_later_than_all_that_the_log_knows():
+    here = Here()
+    here.elsewhere(Inserted("n", "x", described(0)))
+    here.elsewhere(Inserted("n", "y", described(1)))
+    here.view.admit((0, 2), "a")
+    used = [here.view.last_used(path) for path in ((0,), (1,), (3,), ())]
+    assert used == [3, 2, 0, 0]
+    here.deliver()
+    assert [here.view.last_used(path) for path in ((0,), (1,), (3,))] == [3, 2, 0]
+
+
+def test_a_release_is_seen_at_once_and_says_what_it_frees():
+    here = Here()
+    here.view.admit((0, 1), "a")
+    assert here.view.release("a") == 3
+    assert (here.view.holds("a"), len(here.view), here.view.release("a")) == (False, 0, None)
+    assert [type(entry.operation) for entry in here.waiting] == [Inserted, Released]
+    here.view.admit((0, 2), "b")
+    here.deliver()
+    assert (here.view.release("b"), here.view.release("b"), len(here.view)) == (4, None, 0)
+    assert here.view.release("nobody") is None
+    assert len(here.waiting) == 1
+    here.deliver()
+    assert here.view.tokens == 0
+    here.check()
+
+
+def test_only_the_latest_operation_on_a_request_ends_the_waiting():
+    here = Here()
+    here.view.admit((0,), "a")
+    here.view.release("a")
+    here.view.admit((1,), "a")
+    here.deliver(most=2)
+    assert here.view.holds("a")
+    assert here.view.cached_blocks((1,)) == 1
+    here.deliver()
+    assert (here.view.cached_blocks((0,)), here.view.cached_blocks((1,))) == (0, 1)
+    here.check()
+
+
+def test_integrity_check_sees_a_request_that_waits_for_nothing():
+    here = Here()
+    here.view.admit((0,), "a")
+    here.view._pending.clear()
+    with pytest.raises(IntegrityError, match="does not wait for the log"):
+        here.view.check_integrity()
+
+
+paths = st.lists(st.sampled_from(BLOCKS), max_size=4, unique=True).map(tuple)
+names = st.sampled_from("abcd")
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("admit"), st.none() | names, paths),
+        st.tuples(st.just("release"), names, st.just(())),
+        st.tuples(st.just("there"), st.sampled_from("xy"), paths),
+        st.tuples(st.just("deliver"), st.sampled_from("12"), st.just(())),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=300)
+@given(steps, paths)
+def test_nothing_is_lost_on_the_way_and_in_the_end_it_is_the_view_of_the_log(steps, asked):
+    here, live = Here(), {}
+    for step, name, path in steps:
+        if step == "admit" and (name is None or not here.view.holds(name)):
+            here.view.admit(path, name)
+            if name is not None:
+                live[name] = path
+                assert here.view.cached_blocks(path) == len(path)
+                assert set(here.view.longest((), path, max_visits=99)) == set(path)
+        elif step == "release":
+            assert (here.view.release(name) is None) == (live.pop(name, None) is None)
+        elif step == "there":
+            here.elsewhere(Inserted("n", name, described(*path)))
+            live[name] = path
+        elif step == "deliver":
+            here.deliver(int(name))
+        here.check()
+        assert len(here.view) == len(live)
+        assert all(here.view.holds(name) == (name in live) for name in "abcdxy")
+        for path in live.values():
+            assert here.view.cached_blocks(path) == len(path)
+    here.deliver()
+    here.check()
+    replica = here.logged("n")
+    known = [] if replica is None else [replica.blocks.find(bytes([block])) for block in asked]
+    shared = None if replica is None else replica.view
+    leading = known[: known.index(None)] if None in known else known
+    assert here.view.tokens == (shared.tokens if shared is not None else 0)
+    assert here.view.cached_blocks(asked) == (shared.cached_blocks(leading) if shared is not None else 0)
+    assert here.view.last_used(asked) == (shared.last_used(leading) if shared is not None else 0)

@@ -1,4 +1,4 @@
-from dataclasses import replace
+"""The mirror against a plain model of serving engines: whatever the events say, nothing is cached that is not."""
 
 import pytest
 from hypothesis import given, settings
@@ -7,15 +7,9 @@ from hypothesis import strategies as st
 from contextpilot_core.errors import ConfigError, IntegrityError
 from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored
 from contextpilot_core.mirror.mirror import KVMirror
-from tests.core.kv_engine import SIZE, Engine, name_of
+from tests.core.kv_engine import SIZE, Engine, compare, run, steps
 
 PROMPT = tuple(range(100, 100 + 3 * SIZE))
-prompts = st.lists(st.integers(0, 1), min_size=1, max_size=4).map(lambda parts: [p for p in parts for _ in range(SIZE)])
-steps = st.one_of(
-    st.tuples(st.just("admit"), prompts, st.sampled_from([None, "tenant"]), st.booleans()),
-    st.tuples(st.just("evict"), st.integers(0, 50)),
-    st.tuples(st.just("reset")),
-)
 
 
 def stored(hashes=(1, 2, 3), parent=None, tokens=PROMPT, size=SIZE, **more):
@@ -31,26 +25,6 @@ def mirror_of(*events):
     mirror.apply(events)
     mirror.check_integrity()
     return mirror
-
-
-def run(engine, step):
-    getattr(engine, step[0])(*step[1:])
-    return engine.take()
-
-
-def compare(mirror, engines, exact):
-    """No key may be cached that no engine holds; ``exact``: and the other way round."""
-    mirror.check_integrity()
-    seen = {(prefix, salt) for engine in engines for prefix, salt, _ in engine.copies}
-    for prefix, salt in seen:
-        keys = mirror.keys(prefix, salt=salt)
-        held = any(engine.held(prefix, salt) for engine in engines)
-        assert not keys or mirror.holds(keys[-1:]) <= held
-        hit = max(engine.hit(prefix, salt) for engine in engines) * SIZE
-        assert mirror.cached_tokens(prefix, salt=salt) <= hit
-        if exact and keys:
-            assert mirror.holds(keys[-1:]) == held
-            assert mirror.cached_tokens(prefix, salt=salt) == hit
 
 
 @settings(max_examples=300, deadline=None)
@@ -291,17 +265,6 @@ def test_integrity_check_sees_lost_copies_and_keys():
     del mirror._ranks[0]._blocks[1]
     with pytest.raises(IntegrityError, match="keys of blocks that left"):
         mirror.check_integrity()
-
-
-def test_the_model_of_the_engine_counts_copies():
-    engine = Engine()
-    engine.admit([0] * SIZE)
-    engine.admit([0] * SIZE, lookup=False)
-    engine.evict(0)
-    assert engine.held((0,) * SIZE)
-    assert [type(event) for event in engine.take()] == [BlockStored, BlockStored, BlockRemoved]
-    assert name_of((0,), "a") != name_of((0,))
-    assert replace(stored(), medium="CPU").decides_reuse is False
 
 
 def test_an_earlier_moment_can_be_asked_about():

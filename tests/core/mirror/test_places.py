@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextpilot_core.cache.blocks import BlockTable
+from contextpilot_core.errors import IntegrityError
 from contextpilot_core.mirror.places import TruthTree
 
 BLOCKS = range(6)
@@ -163,6 +164,67 @@ def test_pruning_keeps_the_limit(limit):
     tree.prune(limit=limit)
     assert len(tree) == limit
     tree.check_integrity()
+
+
+def test_a_short_block_counts_only_before_one_that_counts():
+    _, cache, tree = make()
+    for name, path in (("a", (1, 5)), ("b", (2, 5, 0))):
+        keys, ends = keys_of(path)
+        tree.record(name, path, keys, ends)
+        cache.store(keys)
+    assert tree.longest((), (1, 5), max_visits=64) == (1,)
+    assert (tree.cached_blocks((1, 5)), tree.cached_blocks((2, 5, 0))) == (1, 3)
+    assert tree.longest((), (0, 2, 5), max_visits=64) == (2, 5, 0)
+    cache.drop(keys[-1:])
+    assert tree.longest((), (0, 2, 5), max_visits=64) == (2,)
+
+
+def test_requests_to_keep_are_not_judged():
+    _, cache, tree = make()
+    for name, path in (("a", (1,)), ("b", (2,)), ("c", (3,))):
+        tree.record(name, path, *keys_of(path))
+    tree.prune(limit=9, keep={"a", "b"})
+    assert len(tree) == 3
+    tree.prune(limit=9, keep={"a", "b"})  # the two oldest are c and a now: whoever was looked at goes to the end
+    assert sorted(tree.references()) == [1, 2]
+    tree.prune(limit=1, keep={"a", "b"})  # the limit spares nobody
+    assert len(tree) == 1
+    tree.check_integrity()
+
+
+def test_a_search_visits_no_more_places_than_allowed():
+    _, cache, tree = make()
+    for name, path in (("a", (4, 3, 2, 1)), ("b", (0, 1))):
+        keys, ends = keys_of(path)
+        tree.record(name, path, keys, ends)
+        cache.store(keys)
+    wanted = (0, 1, 2, 3, 4)
+    # two places for every node: the root and the heaviest child, then two more
+    assert tree.longest((), wanted, max_visits=1) == (4,)
+    assert tree.longest((), wanted, max_visits=2) == (4, 3, 2)
+    assert tree.longest((), wanted, max_visits=3) == (4, 3, 2, 1)
+
+
+def test_integrity_check_sees_what_does_not_belong_together():
+    def planted():
+        _, _, tree = make()
+        tree.record("a", (1, 2), *keys_of((1, 2)))
+        [above] = tree._root.children[1]
+        [end] = above.children[2]
+        return tree, above, end
+
+    tree, above, end = planted()
+    above.children[3] = above.children.pop(2)
+    with pytest.raises(IntegrityError, match="not linked to its parent"):
+        tree.check_integrity()
+    tree, above, end = planted()
+    end.requests.clear()
+    with pytest.raises(IntegrityError, match="serves no request"):
+        tree.check_integrity()
+    tree, above, end = planted()
+    tree._ends["b"] = end
+    with pytest.raises(IntegrityError, match="lists 2 requests, its places hold 1"):
+        tree.check_integrity()
 
 
 paths = st.lists(st.sampled_from(BLOCKS), max_size=5, unique=True).map(tuple)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
+from contextpilot_core.errors import IntegrityError
 from contextpilot_core.mirror.view import SETTLE_SECONDS, TruthView
 from contextpilot_core.testing import ManualClock
 
@@ -184,6 +185,53 @@ def test_released_requests_leave_nothing_behind():
     assert it.view.release("a") is None
     assert not it.view.references()
     it.check()
+
+
+def test_what_another_process_sent_is_learnt():
+    it, there = Fixture(), Fixture()
+    there.view.admit((0, 1, 2), "a")
+    located = there.view.record("a", 2, (b"x", b"y", b"z"), [1, 2, 3])
+    it.view.learn("a", located)
+    assert it.view.on_truth
+    assert it.view.cached_blocks((0, 1, 2)) == 3  # its events may take a moment
+    it.clock.advance(SETTLE_SECONDS)
+    it.held.update((b"x", b"y"))
+    assert it.view.cached_blocks((0, 1, 2)) == 2
+    assert not it.view.holds("a")  # it is live where it was planned
+    assert it.view.release("a") == 0
+    assert it.view.release("a") is None
+    it.check()
+
+
+def test_use_is_known_where_something_is_cached():
+    it = Fixture()
+    it.view.admit((1, 2), "a")
+    assert it.view.last_used((1, 2)) == 1
+    it.send("b", (3,), stored=False)
+    assert (it.view.last_used((3,)), it.view.last_used((4,))) == (2, 0)
+    it.clock.advance(SETTLE_SECONDS)
+    assert it.view.last_used((3,)) == 0  # the estimate still has it, the engine never did
+    it.held.update(keys_of((3,)))
+    assert it.view.last_used((3,)) == 2
+
+
+def test_answers_that_come_too_late_are_bounded(monkeypatch):
+    monkeypatch.setattr("contextpilot_core.mirror.view._MOST_LATE", 2)
+    it = Fixture()
+    for name in "abc":
+        it.view.admit((1,), name)
+    it.clock.advance(PATIENCE)
+    it.view.admit((2,), "d")
+    assert [bool(it.view.record(name, 1, keys_of((1,)), [0, 1])) for name in "abcd"] == [False, True, True, True]
+    it.check()
+
+
+def test_integrity_check_sees_who_waits_for_nothing():
+    it = Fixture()
+    it.view.admit((1, 2), "a")
+    it.view._paths.clear()
+    with pytest.raises(IntegrityError, match="not those that wait"):
+        it.view.check_integrity()
 
 
 steps = st.lists(

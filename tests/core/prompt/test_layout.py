@@ -1,4 +1,4 @@
-"""Layout, fences, parsing, messages and digests."""
+"""Layout, fences, parsing and messages."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextpilot_core.config import DEFAULT_HINT, DEFAULT_SPAN_HINT, DEFAULT_UNLABELLED_HINT
-from contextpilot_core.errors import RequestError
 from contextpilot_core.prompt.layout import (
     BlockItem,
     HintItem,
@@ -16,7 +15,6 @@ from contextpilot_core.prompt.layout import (
     fence,
     render_context,
 )
-from contextpilot_core.prompt.messages import message_digest, message_text
 from contextpilot_core.types import Segment
 from tests.parsing import ParsedBlock, ParsedHint, parse_context
 
@@ -141,90 +139,3 @@ def test_parsing_refuses_a_block_without_end(text: str) -> None:
 )
 def test_empty_parts_are_left_out(context: str, note: str, query: str, text: str) -> None:
     assert context_message_text(context, note, query) == text
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ("a", "a"),
-        ("", ""),
-        ([{"type": "text", "text": "a"}], "a"),
-        (({"type": "text", "text": "a", "cache_control": {}},), "a"),
-        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], None),
-        ([{"type": "image_url", "image_url": {"url": "data:"}}], None),
-        ([{"type": "text", "text": None}], None),
-        (["a"], None),
-        ([], None),
-        (None, None),
-        (7, None),
-    ],
-)
-def test_message_text(content: Any, text: str | None) -> None:
-    assert message_text({"role": "user", "content": content}) == text
-
-
-def test_message_text_without_content() -> None:
-    assert message_text({"role": "assistant"}) is None
-
-
-EQUAL: list[tuple[Any, Any]] = [
-    ({"role": "user", "content": "a"}, {"content": [{"type": "text", "text": "a"}], "role": "user"}),
-    ({"role": "assistant", "content": "a"}, {"role": "assistant", "content": "a", "tool_calls": None}),
-    ({"role": "assistant"}, {"role": "assistant", "content": None}),
-    (
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "f": {"b": 1, "a": 2}}]},
-        {"tool_calls": ({"f": {"a": 2, "b": 1}, "id": "1"},), "role": "assistant"},
-    ),
-    ({"role": "user", "content": None, "x": {3, 1, 2}}, {"role": "user", "content": None, "x": {2, 3, 1}}),
-]
-
-
-@pytest.mark.parametrize(("one", "other"), EQUAL)
-def test_equal_messages_have_one_digest(one: Any, other: Any) -> None:
-    assert message_digest(one) == message_digest(other)
-
-
-class Part:
-    """A value of a client library, compared by address."""
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-
-def test_foreign_objects_count_by_content() -> None:
-    digests = [message_digest({"role": "user", "content": None, "part": Part(value)}) for value in (1, 1, 2)]
-    assert digests[0] == digests[1] != digests[2]
-
-
-def test_different_messages_have_different_digests() -> None:
-    messages: list[Any] = [
-        {"role": "user", "content": ""},
-        {"role": "user", "content": None},
-        {"role": "user", "content": []},
-        {"role": "user", "content": "[]"},
-        {"role": "user", "content": "a"},
-        {"role": "system", "content": "a"},
-        {"role": None, "content": "a"},
-        {"role": "user", "content": "a", "name": "b"},
-        {"role": "user", "content": "a", "name": ""},
-        {"role": "user\n", "content": "a"},
-        {"role": "user", "content": "\na"},
-        {"role": "user", "content": ["a"]},
-        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": ""}]},
-        {"role": "user", "content": "e\u0301"},
-        {"role": "user", "content": "\u00e9"},
-        {"role": "user", "content": "\ud800"},
-        {"role": "user", "content": "?"},
-        {"role": "user", "content": None, "x": {1: 2}},
-        {"role": "user", "content": None, "x": {"1": 2}},
-        {"role": "user", "content": None, "x": b"1"},
-        {"role": "user", "content": None, "x": "31"},
-    ]
-    assert len({message_digest(message) for message in messages}) == len(messages)
-
-
-def test_a_message_that_contains_itself_is_refused() -> None:
-    message: dict[str, Any] = {"role": "user", "content": None}
-    message["self"] = message
-    with pytest.raises(RequestError, match="contains itself"):
-        message_digest(message)

@@ -1,7 +1,6 @@
-"""De-duplication: identity, whole blocks in foreign messages, spans."""
+"""De-duplication: whole blocks in foreign messages, and spans inside blocks."""
 
 import itertools
-import json
 import os
 import random
 import subprocess
@@ -9,13 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core.config import DEFAULT_SPAN_HINT
 from contextpilot_core.prompt import spans as dedup
-from contextpilot_core.prompt.boundaries import is_structured, whole_words
-from contextpilot_core.prompt.messages import body_digest, distinct
 from contextpilot_core.prompt.spans import (
     MAX_PARAGRAPHS,
     MIN_SPAN,
@@ -27,48 +24,12 @@ from contextpilot_core.prompt.spans import (
     sources_in,
     split_blocks,
 )
-from contextpilot_core.prompt.winnowing import CERTAIN, MAX_TEXT, WINDOW, scan
+from contextpilot_core.prompt.winnowing import MAX_TEXT
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import Segment, SpanSource
+from tests.core.prose import HOSTILE, STRUCTURED, prose
 
 Segments = tuple[Segment, ...]
-WORDS = (
-    "import",
-    "finder",
-    "a",
-    "loader",
-    "module",
-    "of",
-    "names",
-    "cache.",
-    "path,",
-    "The",
-    "bytes",
-    "is",
-    "ünï",
-    "模块",
-)
-HOSTILE = (
-    "",
-    " \n\t ",
-    "a" * 300,
-    "ab" * 150,
-    "x\n" * 100,
-    "[Doc 3]\n===\nfake\n===\n(see [Doc 1])" * 6,
-    "\x00\r\u2028" * 60,
-    "\ud800\udfff lone " * 20,
-    "e\u0301\u3099" * 90,
-    "导入语句结合了两个操作；它先搜索指定名称的模块。" * 8,
-)
-
-
-FOX = {1797146726: 0, 90849754: 3, 1247724638: 4, 1398793676: 10, 2344159531: 11}
-
-
-def prose(seed: int, words: int) -> str:
-    """Return text without long runs that repeat; every word is numbered."""
-    pick = random.Random(seed)
-    return " ".join(f"{pick.choice(WORDS)}{pick.randrange(10**6)}{pick.choice(['', '.', ''])}" for _ in range(words))
 
 
 def split(
@@ -107,30 +68,6 @@ def check_spans(
 
 def replaced(segments: Segments) -> list[tuple[int, str]]:
     return [(segment.label, segment.text) for segment in segments if segment.label is not None]
-
-
-# --- identity
-
-
-def test_p12_identity_is_the_exact_text() -> None:
-    texts = ["caf\u00e9", "cafe\u0301", "\ud800", "\udfff", "?", "", "\x00", " ", "\r\n", "\n", "x" * 20_000_000]
-    digests = [body_digest(text) for text in texts]
-    assert len(set(digests)) == len(texts)
-    assert all(len(digest) == 32 for digest in digests)
-    assert body_digest("abc").hex().startswith("ba7816bf8f01cfea")
-
-
-@given(st.lists(st.sampled_from("abcd")))
-def test_p8_distinct(keys: list[str]) -> None:
-    kept, repeats = distinct(keys)
-    assert sorted(kept + repeats) == list(range(len(keys)))
-    assert [keys[at] for at in kept] == list(dict.fromkeys(keys))
-    assert list(kept) == sorted(kept)
-    assert list(repeats) == sorted(repeats)
-
-
-def test_p8_example() -> None:
-    assert distinct(["a", "a", "b"]) == ((0, 2), (1,))
 
 
 # --- whole blocks in foreign messages
@@ -216,43 +153,6 @@ def test_shown_means_shown(parts: list[str], body: str) -> None:
         assert shows(f"x\n\n{body}\n\ny", body)
 
 
-# --- anchors
-
-
-texts = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(), max_size=200), st.text("ab", max_size=200))
-
-
-@given(texts, st.text(st.characters(), min_size=CERTAIN, max_size=90), texts, texts, texts)
-@settings(max_examples=200)
-def test_a_shared_run_has_a_shared_anchor(a: str, run: str, b: str, c: str, d: str) -> None:
-    assume(len(set(run)) > 40)  # a run of short period may be known by another place
-    one, other = anchors(a + run + b), anchors(c + run + d)
-    shared = [key for key in one if key in other]
-    assert any((c + run + d)[other[key] : other[key] + WINDOW] in a + run + b for key in shared)
-
-
-@given(st.lists(texts, max_size=6))
-def test_anchors_of_a_text_do_not_depend_on_its_neighbours(rows: list[str]) -> None:
-    for table, text in zip(scan(rows).tables(), rows, strict=True):
-        assert table == anchors(text)
-        assert all(0 <= at <= len(text) - WINDOW for at in anchors(text).values())
-
-
-def test_anchors_are_few_and_stable() -> None:
-    text = prose(1, 200)
-    assert len(text) / 40 < len(anchors(text)) < len(text) / 8
-    assert len(anchors("a" * 100_000)) == 1
-    assert anchors("short") == {}
-    assert anchors("a" * (MAX_TEXT + 1)) == {}
-    assert anchors("the quick brown fox jumps over the lazy dog") == FOX
-
-
-def test_long_texts_are_scanned_one_by_one() -> None:
-    rows = [prose(seed, 20_000)[:MAX_TEXT] for seed in range(5)]
-    assert sum(map(len, rows)) > 1 << 20
-    assert scan(rows).tables() == [anchors(text) for text in rows]
-
-
 # --- spans
 
 
@@ -303,6 +203,15 @@ def test_the_longest_run_then_the_earliest_source_wins() -> None:
     assert replaced(split(shared, earlier=earlier)[0]) == [(3, shared)]
 
 
+def test_a_block_whose_label_is_unclear_is_no_source() -> None:
+    shared, own = prose(9, 30), prose(10, 30)
+    rows = [(1, shared), (2, f"{own} {shared}"), (3, f"{shared} {own}")]
+    found = split_blocks(rows, (), span_hint=DEFAULT_SPAN_HINT, count=estimate_tokens, unclear={1})
+    assert [[label for label, _ in replaced(segments)] for segments in found] == [[], [], [2, 2]]
+    found = split_blocks(rows, (), span_hint=DEFAULT_SPAN_HINT, count=estimate_tokens, unclear={1, 2})
+    assert [replaced(segments) for segments in found] == [[], [], []]
+
+
 def test_hints_in_a_source_are_no_source() -> None:
     shared, rest = prose(12, 30), prose(13, 30)
     made = sources(1, (Segment(shared, 9), Segment(rest)))
@@ -316,6 +225,7 @@ def test_sources_in_a_rendered_text() -> None:
     text = f"[Doc 1]\n===\n{one}\n===\n[Doc 2]\n===\n{two}\n==="
     made = sources_in(text, [(1, text.index(one), len(one)), (2, text.index(two), len(two)), (2, 0, 5)])
     assert made == sources(1, (Segment(one),)) + sources(2, (Segment(two),))
+    assert [source.anchors for source in made] == [anchors(one), anchors(two)]
 
 
 def test_a_span_that_is_no_longer_than_its_hint_stays() -> None:
@@ -337,55 +247,15 @@ def test_d10_a_span_hint_with_braces_is_literal() -> None:
     assert "{0} %s 1" in seen
 
 
-STRUCTURED = [
-    json.dumps({"name": "x", "text": prose(20, 30)}),
-    json.dumps([prose(20, 30), 2], indent=1),
-    json.dumps(prose(20, 30)),
-    f'Result: {{"key": "{prose(20, 30)}"}} follows',
-    f"Text\n```python\na[1]\nb[2]\n```\n{prose(20, 30)}",
-    f"~~~\n{prose(20, 30)}\n~~~",
-    "\n".join(f"{n}|{word}" for n, word in enumerate(prose(20, 30).split(), 501)),
-    "\n".join(f"| {word} | {n} |" for n, word in enumerate(prose(20, 30).split())),
-    "\n".join(f"  {n}\t{word}" for n, word in enumerate(prose(20, 30).split())),
-]
-
-
 @pytest.mark.parametrize("body", STRUCTURED)
 def test_d4_structured_bodies_are_sent_whole(body: str) -> None:
-    assert is_structured(body)
     assert split(body, body + "\n", body)[1:] == ((Segment(body + "\n"),), (Segment(body),))
-
-
-@pytest.mark.parametrize(
-    "body",
-    ["", prose(21, 30), "[1] A reference in brackets.", '"Yes," he said, "no."', "a | b", "1. one\n2. two", "{x"],
-)
-def test_prose_is_not_structured(body: str) -> None:
-    assert not is_structured(body)
 
 
 def test_long_bodies_are_sent_whole() -> None:
     body = prose(22, 40_000)[: MAX_TEXT + 1]
     assert len(body) > MAX_TEXT
     assert split(body, body + "x") == ((Segment(body),), (Segment(body + "x"),))
-
-
-@pytest.mark.parametrize(
-    ("body", "run", "kept"),
-    [
-        ("aaa bbb ccc ddd eee", (1, 18), "bbb ccc ddd"),
-        ("aaa bbb ccc ddd eee", (0, 19), "aaa bbb ccc ddd eee"),
-        ("First one. Second sentence is here. Third", (8, 37), "Second sentence is here."),
-        ("First\nSecond line is here\nThird line", (3, 28), "Second line is here"),
-        ("One. A very long sentence that goes on and on. Two", (6, 50), "very long sentence that goes on and on. Two"),
-        ("x" * 100, (10, 90), ""),
-        ("导入语句结合了两个操作，它先搜索指定名称的模块", (3, 20), "句结合了两个操作，它先搜索指定名称"),
-        ("Pi is 3.14159 and more digits follow here", (0, 8), "Pi is"),
-    ],
-)
-def test_runs_are_cut_back_to_whole_words(body: str, run: tuple[int, int], kept: str) -> None:
-    start, end = whole_words(body, *run)
-    assert body[start:end] == kept
 
 
 pieces = st.one_of(

@@ -1,12 +1,12 @@
-"""Replay: the definition on small traces, the figures on the real ones, the files."""
+"""Replay: the definition on small traces, the figures on the real ones."""
 
-import gzip
 import json
 from pathlib import Path
 
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, TraceError
+from contextpilot_core.plan.plan import Plan
 from contextpilot_core.replay.run import Mode, ReplayResult, replay
 from contextpilot_core.replay.traces import Document, TraceItem, load_corpus, load_trace
 
@@ -92,6 +92,21 @@ def test_progress_is_told(mode: Mode):
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
+@pytest.mark.parametrize("mode", ["offline", "online", "window"])
+def test_a_watch_is_told_of_every_plan_as_it_is_sent(mode: Mode):
+    stream = items("a b", "c", "b a", "b a twin")
+    watched: list[tuple[str, int]] = []
+
+    def watch(plan: Plan, reused: int) -> None:
+        watched.append((" ".join(str(plan.request.blocks[position])[1:] for position in plan.order), reused))
+
+    result = replay(stream, CORPUS, SILENT, mode=mode, window=2, watch=watch)
+    assert sorted(order for order, _ in watched) == ["a b", "a b", "a b twin", "c"]
+    assert sum(reused for _, reused in watched) == result.reused_tokens == 60
+    if mode == "online":
+        assert watched == [("a b", 0), ("c", 0), ("a b", 30), ("a b twin", 30)]
+
+
 def test_errors_name_the_document_and_the_fix():
     with pytest.raises(TraceError, match=r"'nowhere' .* --corpus"):
         replay(items("nowhere"), CORPUS, SILENT)
@@ -102,49 +117,6 @@ def test_errors_name_the_document_and_the_fix():
     with pytest.raises(ConfigError, match="window=0"):
         replay(items("a"), CORPUS, SILENT, mode="window", window=0)
     assert replay([], CORPUS, SILENT).tokens == 0
-
-
-def write(path: Path, *lines: object) -> Path:
-    text = "\n".join(json.dumps(line) for line in lines)
-    if path.suffix == ".gz":
-        path.write_bytes(gzip.compress(text.encode()))
-    else:
-        path.write_text(text, encoding="utf-8")
-    return path
-
-
-def test_files(tmp_path: Path):
-    corpus = write(tmp_path / "c.jsonl", {"id": "x", "text": "y" * 9}, {"id": "z", "text": None, "n_chars": 400})
-    assert load_corpus([corpus]) == {"x": Document(2, "y" * 9), "z": Document(100, None)}
-    trace = write(tmp_path / "t.jsonl.gz", {"query_id": "q", "doc_ids": ["x", "z"]})
-    queries = write(tmp_path / "q.jsonl", {"id": "q", "evidence_ids": ["z"]})
-    assert load_trace(trace, queries) == [TraceItem(("x", "z"), frozenset({"z"}))]
-    talks = write(
-        tmp_path / "talks.jsonl",
-        {"turns": [{"doc_ids": ["a1"]}, {"doc_ids": ["a2"], "evidence_ids": ["a2"]}]},
-        {"turns": [{"doc_ids": ["b1"]}]},
-    )
-    assert [item.doc_ids for item in load_trace(talks)] == [("a1",), ("b1",), ("a2",)]
-
-
-@pytest.mark.parametrize(
-    ("line", "rule"),
-    [
-        ("{", "cannot be read"),
-        ("[1]", "expected a JSON object"),
-        ('{"doc_ids": "x"}', "list of strings"),
-        ("{}", "list"),
-    ],
-)
-def test_damaged_traces_are_refused_with_their_line(tmp_path: Path, line: str, rule: str):
-    path = tmp_path / "t.jsonl"
-    path.write_text(f'{{"doc_ids": []}}\n{line}\n', encoding="utf-8")
-    with pytest.raises(TraceError, match=rule):
-        load_trace(path)
-    with pytest.raises(TraceError, match="cannot be read"):
-        load_trace(tmp_path / "absent.jsonl")
-    with pytest.raises(TraceError, match="document needs"):
-        load_corpus([write(tmp_path / "c.jsonl", {"id": 3, "text": "x"})])
 
 
 # -- the real traces: reuse figures are exact on every machine ------------------------------------------------------

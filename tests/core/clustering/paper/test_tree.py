@@ -1,5 +1,7 @@
 """The paper's tree of contexts: worked examples, invariants, cases P2, P3, P6, P7."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,6 +58,14 @@ def test_inner_nodes_win_ties_over_leaves() -> None:
     assert place_of(tree.search([2, 1])) == (1,)  # {1, 8} and {2}: half of either is shared
     tree.insert("third", [1, 6, 5])
     assert place_of(tree.search([1, 2])) == (0,)  # both are inner nodes now: the lowest number
+
+
+def test_an_inner_node_wins_over_an_older_leaf_that_is_exactly_as_near() -> None:
+    tree = ContextTree()
+    tree.insert("leaf", [8, 1])
+    tree.insert("inner", [2, 7])
+    tree.insert("second", [2, 6])
+    assert place_of(tree.search([2, 1])) == (1,)  # both share one of two blocks, at its own rank
 
 
 def test_matching_a_leaf_makes_an_inner_node_over_both() -> None:
@@ -136,6 +146,42 @@ def test_errors_change_nothing(built: ContextTree) -> None:
 def test_check_integrity_finds_damage(built: ContextTree) -> None:
     built.search([1]).own = (1, 6)
     with pytest.raises(IntegrityError):
+        built.check_integrity()
+
+
+def replant(node: ContextNode, own: tuple[int, ...]) -> None:
+    """Give a node other blocks, and let its parent know."""
+    above = node.parent
+    assert above is not None
+    above.remove(node)
+    node.own = own
+    above.put(node.number, node)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda root, inner, leaf: inner.children.update({7: leaf}), "child 7 of node .* does not know its place"),
+        (lambda root, inner, leaf: setattr(inner, "next_number", 0), "does not know its place"),
+        (lambda root, inner, leaf: root.holders[1].update({5: None}), r"the index of node \[\] does not match"),
+        (lambda root, inner, leaf: root.bare.update({0: None}), r"the index of node \[\] does not match"),
+        (lambda root, inner, leaf: replant(leaf, (1, 3)), "holds a block twice"),
+        (lambda root, inner, leaf: leaf.requests.clear(), "must have either requests or children"),
+        (lambda root, inner, leaf: inner.requests.update({"C1": None}), "must have either requests or children"),
+        (lambda root, inner, leaf: leaf.requests.update({"other": None}), "not the requests that are live"),
+    ],
+)
+def test_check_integrity_names_the_damage(built: ContextTree, damage: Callable[..., object], words: str) -> None:
+    root, leaf = built.search([]).node, built.search([1, 2, 3]).node
+    assert leaf.own == (3,)
+    damage(root, leaf.parent, leaf)
+    with pytest.raises(IntegrityError, match=words):
+        built.check_integrity()
+
+
+def test_an_inner_node_without_blocks_is_found(built: ContextTree) -> None:
+    replant(built.search([1, 2]).node, ())
+    with pytest.raises(IntegrityError, match="adds no block, so no search can find it"):
         built.check_integrity()
 
 

@@ -5,14 +5,13 @@ from hypothesis import strategies as st
 
 from contextpilot_core.mirror.mirror import KVMirror
 from tests.conftest import require
-from tests.core.kv_engine import SIZE, Engine
+from tests.core.kv_engine import SIZE, Engine, compare, run, steps
 
 require("msgspec")
 require("zmq")
 
 from contextpilot_integrations.serving.events.codec import EventDecoder  # noqa: E402
 from contextpilot_integrations.serving.events.feed import EventFeed  # noqa: E402
-from tests.core.mirror.test_mirror import compare, run, steps  # noqa: E402
 from tests.integrations.kv_publisher import payload  # noqa: E402
 
 RING = 4

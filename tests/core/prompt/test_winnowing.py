@@ -1,0 +1,72 @@
+"""Anchors: few, the same wherever a text stands, and shared by texts that share a run."""
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from contextpilot_core.prompt.winnowing import CERTAIN, MAX_TEXT, WINDOW, scan
+from tests.core.prose import HOSTILE, prose
+
+FOX = {1797146726: 0, 90849754: 3, 1247724638: 4, 1398793676: 10, 2344159531: 11}
+
+texts = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(), max_size=200), st.text("ab", max_size=200))
+
+
+def anchors(text: str) -> dict[int, int]:
+    return scan([text]).of(0)
+
+
+def winnowed(text: str) -> list[tuple[int, int]]:
+    """Return (offset, hash) as the definition has it: the least of some 32 neighbouring windows, those beyond void."""
+    hashes = []
+    for at in range(len(text) - WINDOW + 1):
+        value = 0
+        for character in text[at : at + WINDOW]:
+            value = (value * 0x9E3779B1 + ord(character)) & 0xFFFFFFFF
+        hashes.append(value * 0x86659FD3 & 0xFFFFFFFF)
+    chosen = set()
+    for first in range(1 - WINDOW, len(hashes)):
+        group = hashes[max(0, first) : first + WINDOW]
+        chosen.update(max(0, first) + at for at, value in enumerate(group) if value == min(group))
+    return [(at, hashes[at]) for at in sorted(chosen)]
+
+
+@settings(deadline=None)
+@given(texts)
+def test_anchors_are_what_the_definition_says(text: str) -> None:
+    found = winnowed(text)
+    kept = [mark for number, mark in enumerate(found) if number == 0 or found[number - 1][1] != mark[1]]
+    assert scan([text]).marks(0) == kept
+    assert anchors(text) == {key: at for at, key in reversed(kept)}
+
+
+@given(texts, st.text(st.characters(), min_size=CERTAIN, max_size=90), texts, texts, texts)
+@settings(max_examples=200)
+def test_a_shared_run_has_a_shared_anchor(a: str, run: str, b: str, c: str, d: str) -> None:
+    assume(len(set(run)) > 40)  # a run of short period may be known by another place
+    one, other = anchors(a + run + b), anchors(c + run + d)
+    shared = [key for key in one if key in other]
+    assert any((c + run + d)[other[key] : other[key] + WINDOW] in a + run + b for key in shared)
+
+
+@given(st.lists(texts, max_size=6))
+def test_anchors_of_a_text_do_not_depend_on_its_neighbours(rows: list[str]) -> None:
+    found = scan(rows)
+    for number, text in enumerate(rows):
+        assert found.of(number) == anchors(text)
+        assert all(0 <= at <= len(text) - WINDOW for at in anchors(text).values())
+
+
+def test_anchors_are_few_and_stable() -> None:
+    text = prose(1, 200)
+    assert len(text) / 40 < len(anchors(text)) < len(text) / 8
+    assert len(anchors("a" * 100_000)) == 1
+    assert anchors("short") == {}
+    assert anchors("a" * (MAX_TEXT + 1)) == {}
+    assert anchors("the quick brown fox jumps over the lazy dog") == FOX
+
+
+def test_long_texts_are_scanned_one_by_one() -> None:
+    rows = [prose(seed, 20_000)[:MAX_TEXT] for seed in range(5)]
+    found = scan(rows)
+    assert sum(map(len, rows)) > 1 << 20
+    assert [found.of(number) for number in range(5)] == [anchors(text) for text in rows]

@@ -1,0 +1,119 @@
+"""The files of a replay: traces and corpora as JSON Lines, and what is said of damaged ones."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from contextpilot_core import TraceError
+from contextpilot_core.replay.traces import Document, TraceItem, load_corpus, load_trace
+
+
+def write(path: Path, *lines: object) -> Path:
+    text = "\n".join(json.dumps(line) for line in lines)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_files(tmp_path: Path):
+    corpus = write(tmp_path / "c.jsonl", {"id": "x", "text": "y" * 9}, {"id": "z", "text": None, "n_chars": 400})
+    assert load_corpus([corpus]) == {"x": Document(2, "y" * 9), "z": Document(100, None)}
+    trace = write(tmp_path / "t.jsonl.gz", {"query_id": "q", "doc_ids": ["x", "z"]})
+    queries = write(tmp_path / "q.jsonl", {"id": "q", "evidence_ids": ["z"]})
+    assert load_trace(trace, queries) == [TraceItem(("x", "z"), frozenset({"z"}))]
+    talks = write(
+        tmp_path / "talks.jsonl",
+        {"turns": [{"doc_ids": ["a1"]}, {"doc_ids": ["a2"], "evidence_ids": ["a2"]}]},
+        {"turns": [{"doc_ids": ["b1"]}]},
+    )
+    assert [item.doc_ids for item in load_trace(talks)] == [("a1",), ("b1",), ("a2",)]
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("{", "cannot be read"),
+        ("[1]", "expected a JSON object"),
+        ('{"doc_ids": "x"}', "list of strings"),
+        ("{}", "list"),
+    ],
+)
+def test_damaged_traces_are_refused_with_their_line(tmp_path: Path, line: str, rule: str):
+    path = tmp_path / "t.jsonl"
+    path.write_text(f'{{"doc_ids": []}}\n{line}\n', encoding="utf-8")
+    with pytest.raises(TraceError, match=rule):
+        load_trace(path)
+    with pytest.raises(TraceError, match="cannot be read"):
+        load_trace(tmp_path / "absent.jsonl")
+    with pytest.raises(TraceError, match="document needs"):
+        load_corpus([write(tmp_path / "c.jsonl", {"id": 3, "text": "x"})])
+
+
+def test_single_contexts_come_before_the_turns_of_conversations(tmp_path: Path):
+    trace = write(
+        tmp_path / "t.jsonl",
+        {"turns": [{"doc_ids": ["a1"]}]},
+        {"doc_ids": ["s1"]},
+        {"turns": [{"doc_ids": ["b1"]}, {"doc_ids": ["b2"]}, {"doc_ids": ["b3"]}]},
+        {"turns": []},
+        {"turns": [{"doc_ids": ["c1"]}, {"doc_ids": []}]},
+        {"doc_ids": ["s2"]},
+    )
+    found = [" ".join(item.doc_ids) for item in load_trace(trace)]
+    assert found == ["s1", "s2", "a1", "b1", "c1", "b2", "", "b3"]
+
+
+def test_evidence_is_what_the_queries_say_and_of_turns_what_they_say_themselves(tmp_path: Path):
+    trace = write(
+        tmp_path / "t.jsonl",
+        {"query_id": "q", "doc_ids": ["x"]},
+        {"query_id": "other", "doc_ids": ["x"]},
+        {"doc_ids": ["x"], "evidence_ids": ["x"]},
+        {"turns": [{"query_id": "q", "doc_ids": ["x"]}, {"doc_ids": [], "evidence_ids": [7, "x"]}]},
+    )
+    queries = write(tmp_path / "q.jsonl", {"id": "q", "evidence_ids": ["x", "y"]}, {"id": "other"})
+    found = [item.evidence for item in load_trace(trace, queries)]
+    assert found == [{"x", "y"}, set(), set(), set(), {"7", "x"}]
+
+
+def test_corpora_are_read_one_after_the_other_and_blank_lines_are_none(tmp_path: Path):
+    one = write(tmp_path / "one.jsonl.gz", {"id": "x", "text": "abcdefgh"}, {"id": "y", "text": ""})
+    two = tmp_path / "two.jsonl"
+    two.write_text('\n{"id": "x", "text": null, "n_chars": 3}\n  \n{"id": "é", "text": "éééé"}\n\n', encoding="utf-8")
+    assert load_corpus([one, two]) == {"x": Document(1, None), "y": Document(1, ""), "é": Document(1, "éééé")}
+    assert load_corpus([two, one])["x"] == Document(2, "abcdefgh")
+    assert load_corpus([]) == {}
+
+
+LINE = b'{"id": "x", "text": "x", "doc_ids": []}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("t.jsonl.gz", gzip.compress(LINE * 9)[:-9]),
+        ("t.jsonl.gz", LINE),
+        ("t.jsonl", LINE.replace(b"x", b"\xff")),
+        ("t.jsonl", gzip.compress(LINE)),
+    ],
+    ids=["cut short", "not packed", "not UTF-8", "packed without saying so"],
+)
+def test_files_of_another_kind_are_refused(tmp_path: Path, name: str, data: bytes):
+    path = tmp_path / name
+    path.write_bytes(data)
+    for load in (load_trace, lambda path: load_corpus([path])):
+        with pytest.raises(TraceError, match=r"t\.jsonl.*give a \.jsonl or \.jsonl\.gz file"):
+            load(path)
+
+
+def test_errors_name_the_line_of_the_file(tmp_path: Path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"doc_ids": []}\n\n{"turns": [{"doc_ids": ["a"]}, {"doc_ids": ["a", 5]}]}\n', encoding="utf-8")
+    with pytest.raises(TraceError, match=r"t\.jsonl, line 3: a context needs 'doc_ids'"):
+        load_trace(path)
+    with pytest.raises(TraceError, match=r"t\.jsonl, line 1: a document needs"):
+        load_corpus([path])
