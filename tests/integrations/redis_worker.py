@@ -48,7 +48,7 @@ def plan_one(engine: ReuseEngine, chance: random.Random) -> None:
     topic = chance.randrange(20)
     blocks = [TEXTS[6 * topic + place] for place in chance.sample(range(6), 4)]
     kind = chance.random()
-    plan = engine.plan(blocks, query="q", commit=kind > 0.1)
+    plan = engine.plan(blocks, query="q", remember=0.1 <= kind < 0.2, commit=kind > 0.1)
     if kind < 0.05:
         engine.abandon(plan)
     elif kind < 0.1:

@@ -81,10 +81,10 @@ def test_a_bound_memory_is_asked_at_every_call():
 
 def test_the_first_place_that_names_a_session_counts():
     memory = Memory.from_defaults(session_id="memory")
-    with instrument_tags({"session_id": "tag"}):
-        with session("variable"):
-            assert find_session("field", memory) == "variable"
-        assert find_session("field", memory) == "tag"
+    with session("variable"):
+        with instrument_tags({"session_id": "tag"}):
+            assert find_session("field", memory) == "tag"
+        assert find_session("field", memory) == "variable"
     assert find_session("field", memory) == "field"
     assert find_session(None, memory) == "memory"
     assert find_session(None, None) is None, "stateless, never a session that all share"

@@ -57,7 +57,7 @@ def test_it_serves_on_a_free_port_restarts_there_and_is_gone_when_it_is_closed(k
 def test_what_llama_cpp_cannot_serve_is_refused_with_what_to_look_at(kind, settings, tmp_path):
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF and nothing else")
-    with pytest.raises(ConfigError, match="broken.gguf on port 0 with slots=1, context_size=256: .* change what does"):
+    with pytest.raises(ConfigError, match="broken.gguf on port 0 with slots=1, context_size=256: .* give another file"):
         kind(replace(settings, model=str(broken)))
 
 
