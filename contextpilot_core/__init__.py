@@ -16,8 +16,8 @@ from contextpilot_core.errors import (
     TooManyContextsError,
     TraceError,
 )
-from contextpilot_core.mirror.mirror import KVMirror
-from contextpilot_core.plan.plan import BatchPlan, Plan
+from contextpilot_core.mirror import KVMirror
+from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import (
     ContextBlock,

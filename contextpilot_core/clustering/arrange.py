@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from contextpilot_core.cache.view import Path
+from contextpilot_core.cache import Path
 from contextpilot_core.clustering.greedy import greedy_forest
 from contextpilot_core.clustering.orders import arrival, depth_first, keep_session_order, paper_schedule
 from contextpilot_core.clustering.values import Arranged, Lead

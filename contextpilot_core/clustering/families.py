@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from contextpilot_core.cache.view import Path
+from contextpilot_core.cache import Path
 from contextpilot_core.clustering.orders import prefix_first
 
 Cached = Callable[[Path], Path]

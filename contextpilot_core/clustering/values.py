@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contextpilot_core.cache.view import Path
+from contextpilot_core.cache import Path
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from contextpilot_core.cache.view import Path
-from contextpilot_core.clustering.arrange import arrange, group, leads, schedule
-from contextpilot_core.clustering.paper.tree import ContextTree
-from contextpilot_core.clustering.values import Arranged, Lead
+from contextpilot_core.cache import Path
+from contextpilot_core.clustering import Arranged, ContextTree, Lead, arrange, group, leads, schedule
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.namespaces import Namespaces
-from contextpilot_core.plan.plan import BatchPlan, Plan
-from contextpilot_core.plan.request import Job
+from contextpilot_core.plan import BatchPlan, Job, Plan
 
 
 @dataclass(frozen=True, slots=True)

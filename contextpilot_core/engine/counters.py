@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from contextpilot_core.plan.request import Job
+from contextpilot_core.plan import Job
 from contextpilot_core.types import Observation
 
 

@@ -11,12 +11,10 @@ from contextpilot_core.engine.namespaces import Namespaces
 from contextpilot_core.engine.observer import Observer, Told
 from contextpilot_core.engine.windows import plan_window
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
-from contextpilot_core.journal.state import Journal
-from contextpilot_core.mirror.mirror import KVMirror
-from contextpilot_core.mirror.reports import CacheReports
-from contextpilot_core.plan.plan import BatchPlan, Plan
-from contextpilot_core.plan.request import Job, prepare
-from contextpilot_core.prompt.messages import body_digests
+from contextpilot_core.journal import Journal
+from contextpilot_core.mirror import CacheReports, KVMirror
+from contextpilot_core.plan import BatchPlan, Job, Plan, prepare
+from contextpilot_core.prompt import body_digests
 from contextpilot_core.tokens import TokenCounter, Weights, checked, estimate_tokens
 from contextpilot_core.types import (
     ContextBlock,

@@ -4,20 +4,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from weakref import WeakValueDictionary
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.view import Located, View
-from contextpilot_core.clustering.values import Lead
+from contextpilot_core.cache import BlockTable, Located, View
+from contextpilot_core.clustering import Lead
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
-from contextpilot_core.journal.operations import Recorded
-from contextpilot_core.mirror.keys import closed, opened
-from contextpilot_core.plan.choose import Order, choose, keep
-from contextpilot_core.plan.lookup import ContextIndex, let_go, look_up
-from contextpilot_core.plan.plan import Plan
-from contextpilot_core.plan.request import Job
-from contextpilot_core.prompt.memory import Conversations, SharedRecords
-from contextpilot_core.prompt.messages import Seal
-from contextpilot_core.prompt.visible import MessageRecord
+from contextpilot_core.journal import Recorded
+from contextpilot_core.mirror import closed, opened
+from contextpilot_core.plan import ContextIndex, Job, Order, Plan, choose, keep, let_go, look_up
+from contextpilot_core.prompt import Conversations, MessageRecord, Seal, SharedRecords
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import PromptTokens
 

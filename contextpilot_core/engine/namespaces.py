@@ -6,23 +6,16 @@ from dataclasses import asdict
 from itertools import chain
 from itertools import count as numbers
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.estimate import CacheView
-from contextpilot_core.cache.view import Path, View
-from contextpilot_core.clustering.paper.tree import ContextTree
-from contextpilot_core.clustering.values import Arranged, Lead
+from contextpilot_core.cache import BlockTable, CacheView, Path, View
+from contextpilot_core.clustering import Arranged, ContextTree, Lead
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.counters import Counters
 from contextpilot_core.engine.namespace import Namespace
 from contextpilot_core.errors import RequestTypeError
-from contextpilot_core.journal.operations import Recorded, Reset
-from contextpilot_core.journal.state import Journal, SharedState
-from contextpilot_core.mirror.reports import CacheReports
-from contextpilot_core.plan.choose import Order
-from contextpilot_core.plan.plan import Plan
-from contextpilot_core.plan.request import Job
-from contextpilot_core.prompt.messages import plain
-from contextpilot_core.prompt.visible import MessageRecord
+from contextpilot_core.journal import Journal, Recorded, Reset, SharedState
+from contextpilot_core.mirror import CacheReports
+from contextpilot_core.plan import Job, Order, Plan
+from contextpilot_core.prompt import MessageRecord, plain
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import EngineStats, Observation, Served
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from contextpilot_core.plan.plan import Plan
+from contextpilot_core.plan import Plan
 from contextpilot_core.types import EngineStats, Observation
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from typing import Any
 from contextpilot_core.checks import number, whole_number
 from contextpilot_core.engine.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, RequestTypeError
-from contextpilot_core.plan.plan import Plan
+from contextpilot_core.plan import Plan
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_core.types import ContextRequest
 

@@ -9,15 +9,11 @@ from collections.abc import Sequence
 from functools import partial
 from math import inf
 
-from contextpilot_core.clustering.arrange import leads
-from contextpilot_core.clustering.families import cached_families
-from contextpilot_core.clustering.orders import keep_session_order
-from contextpilot_core.clustering.values import Arranged
+from contextpilot_core.clustering import Arranged, cached_families, keep_session_order, leads
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.batch import BatchOrder, by_head, context_of, plan_batch, plan_together, session_of
 from contextpilot_core.engine.namespaces import Namespaces
-from contextpilot_core.plan.plan import BatchPlan
-from contextpilot_core.plan.request import Job
+from contextpilot_core.plan import BatchPlan, Job
 
 
 def plan_window(namespaces: Namespaces, jobs: Sequence[Job], config: EngineConfig, *, commit: bool) -> BatchPlan:

@@ -7,8 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.estimate import CacheView
+from contextpilot_core.cache import BlockTable, CacheView
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.journal.operations import (
     Committed,
@@ -21,7 +20,7 @@ from contextpilot_core.journal.operations import (
     Reset,
     Snapshot,
 )
-from contextpilot_core.prompt.memory import Conversations
+from contextpilot_core.prompt import Conversations
 
 _MOST_WORKERS = 1_000
 

@@ -7,9 +7,8 @@ into one order; the state is a function of that order alone (`LogState`). Operat
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from contextpilot_core.cache.estimate import CacheState
-from contextpilot_core.prompt.memory import KnownRecord
-from contextpilot_core.prompt.visible import MessageRecord
+from contextpilot_core.cache import CacheState
+from contextpilot_core.prompt import KnownRecord, MessageRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.estimate import CacheView
+from contextpilot_core.cache import BlockTable, CacheView
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.journal.log_state import LoggedNamespace, LogState
 from contextpilot_core.journal.operations import (
@@ -27,7 +26,7 @@ from contextpilot_core.journal.operations import (
     Snapshot,
 )
 from contextpilot_core.journal.view import ReplicatedView
-from contextpilot_core.prompt.visible import MessageRecord
+from contextpilot_core.prompt import MessageRecord
 
 _log = logging.getLogger(__name__)
 _MOST_WAITING = 10_000

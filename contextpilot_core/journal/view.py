@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.estimate import CacheView
-from contextpilot_core.cache.view import View
+from contextpilot_core.cache import BlockTable, CacheView, View
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.journal.log_state import LoggedNamespace
 from contextpilot_core.journal.operations import Inserted, Operation, Released

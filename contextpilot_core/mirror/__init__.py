@@ -1,6 +1,8 @@
 """What the server's own events tell of its cache, and how far they are believed."""
 
 from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent
+from contextpilot_core.mirror.keys import closed, opened
 from contextpilot_core.mirror.mirror import KVMirror
+from contextpilot_core.mirror.reports import CacheReports
 
-__all__ = ["AllBlocksCleared", "BlockRemoved", "BlockStored", "KVEvent", "KVMirror"]
+__all__ = ["AllBlocksCleared", "BlockRemoved", "BlockStored", "CacheReports", "KVEvent", "KVMirror", "closed", "opened"]

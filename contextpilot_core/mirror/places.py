@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from typing import Protocol
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.view import Ends, Keys
+from contextpilot_core.cache import BlockTable, Ends, Keys
 from contextpilot_core.errors import IntegrityError
 
 PLACES_PER_NODE = 2

@@ -4,8 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Literal
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.view import View
+from contextpilot_core.cache import BlockTable, View
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.mirror.drift import DriftMonitor
 from contextpilot_core.mirror.mirror import KVMirror

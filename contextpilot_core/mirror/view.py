@@ -11,9 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.estimate import CacheView
-from contextpilot_core.cache.view import Ends, Keys, Located, View
+from contextpilot_core.cache import BlockTable, CacheView, Ends, Keys, Located, View
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.mirror.places import KVBlocks, TruthTree
 

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from contextpilot_core.cache.view import Path
-from contextpilot_core.clustering.orders import prefix_first
-from contextpilot_core.clustering.values import Lead
+from contextpilot_core.cache import Path
+from contextpilot_core.clustering import Lead, prefix_first
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.plan.lookup import ContextIndex
 from contextpilot_core.plan.request import Job
-from contextpilot_core.prompt.layout import order_note
+from contextpilot_core.prompt import order_note
 from contextpilot_core.tokens import TokenCounter
 
 Order = tuple[int, ...]

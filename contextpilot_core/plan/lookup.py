@@ -7,16 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.tree import PrefixTree
-from contextpilot_core.cache.view import Path, View
-from contextpilot_core.clustering.paper.trees import PaperTrees
-from contextpilot_core.clustering.values import Lead
+from contextpilot_core.cache import BlockTable, Path, PrefixTree, View
+from contextpilot_core.clustering import Lead, PaperTrees
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.plan.request import Job
-from contextpilot_core.prompt.memory import Conversations
-from contextpilot_core.prompt.section import Sections
-from contextpilot_core.prompt.visible import MessageRecord, Visible
+from contextpilot_core.prompt import Conversations, MessageRecord, Sections, Visible
 from contextpilot_core.tokens import TokenCounter
 
 _AGAIN = 0.25

@@ -7,9 +7,7 @@ from typing import Any
 
 from contextpilot_core.plan.explain import ItemView, PlanView, explain_plan, plan_html
 from contextpilot_core.plan.request import Job
-from contextpilot_core.prompt.layout import RenderedContext, context_message_text
-from contextpilot_core.prompt.section import Section
-from contextpilot_core.prompt.visible import MessageRecord
+from contextpilot_core.prompt import MessageRecord, RenderedContext, Section, context_message_text
 from contextpilot_core.types import ContextBlock, ContextRequest, Hint, PlanReport, Segment
 
 

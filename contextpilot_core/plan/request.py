@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Literal, TypeVar
 
-from contextpilot_core.cache.view import Path
+from contextpilot_core.cache import Path
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import RequestError, RequestTypeError
-from contextpilot_core.prompt.messages import HistoryMessage, Seal, body_digests, distinct, history_of, plain
-from contextpilot_core.prompt.section import Sections
-from contextpilot_core.prompt.visible import Visible
+from contextpilot_core.prompt import HistoryMessage, Seal, Sections, Visible, body_digests, distinct, history_of, plain
 from contextpilot_core.tokens import Weights
 from contextpilot_core.types import ContextBlock, ContextRequest
 

@@ -1,23 +1,43 @@
 """What a prompt says, and what its messages show already."""
 
-from contextpilot_core.prompt.layout import COMPACT_LABELS, context_message_text, order_note
-from contextpilot_core.prompt.memory import KnownRecord
-from contextpilot_core.prompt.messages import HistoryDigest, body_digest, distinct, message_text
-from contextpilot_core.prompt.section import render_bodies
+from contextpilot_core.prompt.layout import COMPACT_LABELS, RenderedContext, context_message_text, order_note
+from contextpilot_core.prompt.memory import Conversations, KnownRecord, SharedRecords
+from contextpilot_core.prompt.messages import (
+    HistoryDigest,
+    HistoryMessage,
+    Seal,
+    body_digest,
+    body_digests,
+    distinct,
+    history_of,
+    message_text,
+    plain,
+)
+from contextpilot_core.prompt.section import Section, Sections, render_bodies
 from contextpilot_core.prompt.visible import ForeignRecord, MessageRecord, Visible, foreign_record
 
 __all__ = [
     "COMPACT_LABELS",
+    "Conversations",
     "ForeignRecord",
     "HistoryDigest",
+    "HistoryMessage",
     "KnownRecord",
     "MessageRecord",
+    "RenderedContext",
+    "Seal",
+    "Section",
+    "Sections",
+    "SharedRecords",
     "Visible",
     "body_digest",
+    "body_digests",
     "context_message_text",
     "distinct",
     "foreign_record",
+    "history_of",
     "message_text",
     "order_note",
+    "plain",
     "render_bodies",
 ]

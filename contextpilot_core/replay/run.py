@@ -10,7 +10,7 @@ from contextpilot_core.checks import whole_number
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.engine import ReuseEngine
 from contextpilot_core.errors import TraceError
-from contextpilot_core.plan.plan import BatchPlan, Plan
+from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.replay.figures import net_reuse, reuse, upper_bound
 from contextpilot_core.replay.simulated_cache import SimulatedCache
 from contextpilot_core.replay.traces import Document, TraceItem

@@ -3,8 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.estimate import CacheView
+from contextpilot_core.cache import BlockTable, CacheView
 
 
 class SimulatedCache:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from contextpilot_core.cache.view import Path
+from contextpilot_core.cache import Path
 from contextpilot_core.clustering.merge_tree import forest_of
 from contextpilot_core.clustering.orders import prefix_first
 from contextpilot_core.clustering.paper.clusters import paper_tree

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from contextpilot_core.cache.view import Path
+from contextpilot_core.cache import Path
 from contextpilot_core.clustering.paper.tree import ContextTree
 from contextpilot_core.clustering.values import Arranged
 from contextpilot_core.errors import IntegrityError

@@ -10,6 +10,7 @@ from contextpilot_integrations.serving.chat import Tenants
 from contextpilot_integrations.serving.client.calls import (
     Blocks,
     Chats,
+    Limits,
     Query,
     closing_async_stream,
     in_turn,
@@ -178,17 +179,8 @@ class AsyncContextPilotClient(AsyncChatCalls):
         refuse_other_kind(client, asynchronous=True, twin="ContextPilotClient")
         engine = ReuseEngine() if engine is None else engine
         replicas = only(client, engine, tokens, scheduler_of(engine, max_wait_ms))
-        super().__init__(
-            Chats(
-                replicas,
-                model,
-                max_sessions=max_sessions,
-                max_context_tokens=max_context_tokens,
-                token_counter=token_counter,
-                clock=clock,
-                tenants=tenants,
-            )
-        )
+        limits = Limits(max_sessions, max_context_tokens, token_counter)
+        super().__init__(Chats(replicas, model, limits, tenants, clock))
 
     @property
     def engine(self) -> ReuseEngine:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from contextpilot_core import (
     ConfigError,
@@ -28,6 +28,14 @@ Blocks: TypeAlias = Iterable[str | ContextBlock]
 Query: TypeAlias = str | Sequence[Mapping[str, Any]]
 
 
+class Limits(NamedTuple):
+    """Bounds of a client's sessions: how many, the context window in tokens, and how tokens are counted for it."""
+
+    max_sessions: int
+    max_context_tokens: int | None
+    token_counter: TokenCounter
+
+
 class Chats:
     """What all clients share: everything but the sending."""
 
@@ -35,22 +43,19 @@ class Chats:
         self,
         replicas: Replicas,
         model: str,
-        *,
-        max_sessions: int,
-        max_context_tokens: int | None,
-        token_counter: TokenCounter,
-        clock: Callable[[], float],
+        limits: Limits,
         tenants: Tenants | None,
+        clock: Callable[[], float],
     ) -> None:
         if not isinstance(model, str) or not model:
             raise ConfigError(f"model={model!r} must be the name under which the server knows its model; give it")
         if tenants is not None and not isinstance(tenants, Tenants):
             raise ConfigError(f"tenants is a {type(tenants).__name__}; it must be a Tenants, or None for no salts")
-        self.replicas, self.sessions = replicas, Sessions(max_sessions)
+        self.replicas, self.sessions = replicas, Sessions(limits.max_sessions)
         self._model, self._clock, self._tenants = model, clock, tenants
         # What every question starts from; the messages are kept here alone.
         self._setting = Setting(
-            engine=replicas.engines[0], count=token_counter, window=max_context_tokens, stored=False
+            engine=replicas.engines[0], count=limits.token_counter, window=limits.max_context_tokens, stored=False
         )
 
     def question(

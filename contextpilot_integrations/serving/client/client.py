@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 from contextpilot_core import Message, PromptTokens, ReuseEngine, TokenCounter, estimate_tokens
 from contextpilot_integrations.serving.chat import Tenants
 from contextpilot_integrations.serving.client.async_client import AsyncContextPilotClient
-from contextpilot_integrations.serving.client.calls import Blocks, Chats, Query, closing_stream
+from contextpilot_integrations.serving.client.calls import Blocks, Chats, Limits, Query, closing_stream
 from contextpilot_integrations.serving.client.replicas import Attempt, OpenAIClient, only, refuse_other_kind
 from contextpilot_integrations.serving.client.streams import AsyncChatStream, ChatStream
 from contextpilot_integrations.serving.client.turn import ChatResult, Question, may_refuse
@@ -196,17 +196,8 @@ class ContextPilotClient(ChatCalls):
         """
         refuse_other_kind(client, asynchronous=False, twin="AsyncContextPilotClient")
         replicas = only(client, ReuseEngine() if engine is None else engine, tokens)
-        super().__init__(
-            Chats(
-                replicas,
-                model,
-                max_sessions=max_sessions,
-                max_context_tokens=max_context_tokens,
-                token_counter=token_counter,
-                clock=clock,
-                tenants=tenants,
-            )
-        )
+        limits = Limits(max_sessions, max_context_tokens, token_counter)
+        super().__init__(Chats(replicas, model, limits, tenants, clock))
 
     @property
     def engine(self) -> ReuseEngine:

@@ -10,7 +10,7 @@ from contextpilot_core.checks import number, whole_number
 from contextpilot_integrations import extras
 from contextpilot_integrations.serving.chat import Tenants
 from contextpilot_integrations.serving.client.async_client import AsyncChatCalls
-from contextpilot_integrations.serving.client.calls import Chats
+from contextpilot_integrations.serving.client.calls import Chats, Limits
 from contextpilot_integrations.serving.client.client import ChatCalls
 from contextpilot_integrations.serving.client.replicas import (
     OpenAIClient,
@@ -88,17 +88,8 @@ class ReplicaRouter(_Routed, ChatCalls):
         for client in clients:
             refuse_other_kind(client, asynchronous=False, twin="AsyncReplicaRouter")
         replicas = _replicas(clients, engines, tokens, max_imbalance, retry_seconds, clock)
-        super().__init__(
-            Chats(
-                replicas,
-                model,
-                max_sessions=max_sessions,
-                max_context_tokens=max_context_tokens,
-                token_counter=token_counter,
-                clock=clock,
-                tenants=tenants,
-            )
-        )
+        limits = Limits(max_sessions, max_context_tokens, token_counter)
+        super().__init__(Chats(replicas, model, limits, tenants, clock))
 
     @classmethod
     def at(
@@ -142,17 +133,8 @@ class AsyncReplicaRouter(_Routed, AsyncChatCalls):
         for client in clients:
             refuse_other_kind(client, asynchronous=True, twin="ReplicaRouter")
         replicas = _replicas(clients, engines, tokens, max_imbalance, retry_seconds, clock, max_wait_ms)
-        super().__init__(
-            Chats(
-                replicas,
-                model,
-                max_sessions=max_sessions,
-                max_context_tokens=max_context_tokens,
-                token_counter=token_counter,
-                clock=clock,
-                tenants=tenants,
-            )
-        )
+        limits = Limits(max_sessions, max_context_tokens, token_counter)
+        super().__init__(Chats(replicas, model, limits, tenants, clock))
 
     @classmethod
     def at(

@@ -14,7 +14,7 @@ from contextpilot_core import EngineConfig, ReuseEngine
 from contextpilot_core.errors import ConfigError, RequestError
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.serving.chat.tenants import Tenants
-from contextpilot_integrations.serving.client.calls import Chats
+from contextpilot_integrations.serving.client.calls import Chats, Limits
 from contextpilot_integrations.serving.client.conversation import Conversation
 from contextpilot_integrations.serving.client.replicas import Replica, Replicas
 from contextpilot_integrations.serving.client.router import AsyncReplicaRouter, ReplicaRouter
@@ -189,8 +189,7 @@ def test_the_imbalance_is_bounded_whatever_happens(bound, events):
     replicas = Replicas(
         [Replica(Chat, ReuseEngine(), f"{n}") for n in range(3)], max_imbalance=bound, retry_seconds=1, clock=clock
     )
-    options = {"max_sessions": 9, "max_context_tokens": None, "token_counter": len, "tenants": None}
-    chats = Chats(replicas, "m", clock=clock, **options)
+    chats = Chats(replicas, "m", Limits(9, None, len), None, clock)
     waiting = []
     for number, how in events:
         question = chats.question([document(str(number))], "?", None, "", "default", {})
