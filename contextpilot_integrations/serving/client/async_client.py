@@ -2,16 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, Literal, overload
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
-from contextpilot_core import Message, PromptTokens, ReuseEngine, TokenCounter, estimate_tokens
+from contextpilot_core import PromptTokens, ReuseEngine, TokenCounter, estimate_tokens
 from contextpilot_integrations.serving.chat import Tenants
+from contextpilot_integrations.serving.client.asking import Asking
 from contextpilot_integrations.serving.client.calls import (
-    Blocks,
     Chats,
     Limits,
-    Query,
     closing_async_stream,
     in_turn,
 )
@@ -27,101 +26,17 @@ from contextpilot_integrations.serving.client.turn import ChatResult, Question, 
 from contextpilot_integrations.serving.tokens import TokenSource
 
 
-class AsyncChatCalls:
-    """As `ChatCalls`, for the tasks of one event loop."""
+class AsyncChatCalls(Asking[Awaitable[ChatResult], Awaitable[AsyncChatStream], AsyncChatStream]):
+    """As `ChatCalls`, for tasks."""
 
-    def __init__(self, chats: Chats) -> None:
-        self._chats = chats
-
-    @overload
-    async def chat(
-        self,
-        blocks: Blocks,
-        query: Query,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        stream: Literal[False] = False,
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatResult: ...
-
-    @overload
-    async def chat(
-        self,
-        blocks: Blocks,
-        query: Query,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        stream: Literal[True],
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> AsyncChatStream: ...
-
-    async def chat(
-        self,
-        blocks: Blocks,
-        query: Query,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        stream: bool = False,
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatResult | AsyncChatStream:
-        """Ask ``query`` about ``blocks``; as `ContextPilotClient.chat`."""
-        question = self._chats.question(blocks, query, session_id, instructions, namespace, create_kwargs)
-        pieces = AsyncChatStream(self._run(question, shown=stream))
-        return pieces if stream else await pieces.read()
-
-    def stream(
-        self,
-        blocks: Blocks,
-        query: Query,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> AsyncChatStream:
-        """Return the answer piece by piece (no ``await``); arguments and errors as `chat`."""
-        question = self._chats.question(blocks, query, session_id, instructions, namespace, create_kwargs)
-        return AsyncChatStream(self._run(question, shown=True))
-
-    async def complete(
-        self,
-        blocks: Blocks,
-        query: str,
-        *,
-        instructions: str = "",
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatResult:
-        """Continue a text prompt; as `ContextPilotClient.complete`."""
-        question = self._chats.text_question(blocks, query, instructions, namespace, create_kwargs)
+    async def _answer(self, question: Question) -> ChatResult:
         return await AsyncChatStream(self._run(question, shown=False)).read()
 
-    def stream_completion(
-        self,
-        blocks: Blocks,
-        query: str,
-        *,
-        instructions: str = "",
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> AsyncChatStream:
-        """Return what `complete` returns, piece by piece (no ``await``)."""
-        question = self._chats.text_question(blocks, query, instructions, namespace, create_kwargs)
+    async def _streamed(self, question: Question) -> AsyncChatStream:
+        return self._stream(question)
+
+    def _stream(self, question: Question) -> AsyncChatStream:
         return AsyncChatStream(self._run(question, shown=True))
-
-    def history(self, session_id: str, *, namespace: str = "default") -> tuple[Message, ...]:
-        """Return a session's messages with their contexts; none for an unknown session."""
-        return self._chats.sessions.history(namespace, session_id)
-
-    def reset(self, session_id: str, *, namespace: str = "default") -> bool:
-        """Forget a session's history; its next question starts anew. Returns whether there was one."""
-        return self._chats.sessions.forget(namespace, session_id)
 
     async def _run(self, question: Question, *, shown: bool) -> AsyncGenerator[str | ChatResult, None]:
         async with self._chats.sessions.aheld(question.namespace, question.session_id) as (conversation, keep):

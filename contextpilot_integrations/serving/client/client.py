@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Literal, overload
+from typing import Any
 
-from contextpilot_core import Message, PromptTokens, ReuseEngine, TokenCounter, estimate_tokens
+from contextpilot_core import PromptTokens, ReuseEngine, TokenCounter, estimate_tokens
 from contextpilot_integrations.serving.chat import Tenants
+from contextpilot_integrations.serving.client.asking import Asking
 from contextpilot_integrations.serving.client.async_client import AsyncContextPilotClient
-from contextpilot_integrations.serving.client.calls import Blocks, Chats, Limits, Query, closing_stream
+from contextpilot_integrations.serving.client.calls import Chats, Limits, closing_stream
 from contextpilot_integrations.serving.client.replicas import Attempt, OpenAIClient, only, refuse_other_kind
 from contextpilot_integrations.serving.client.streams import AsyncChatStream, ChatStream
 from contextpilot_integrations.serving.client.turn import ChatResult, Question, may_refuse
@@ -23,119 +24,16 @@ __all__ = [
 ]
 
 
-class ChatCalls:
-    """The calls of a client, whatever number of servers is behind it; thread-safe."""
+class ChatCalls(Asking[ChatResult, ChatStream, ChatStream]):
+    """The calls of a client for threads; thread-safe."""
 
-    def __init__(self, chats: Chats) -> None:
-        self._chats = chats
-
-    @overload
-    def chat(
-        self,
-        blocks: Blocks,
-        query: Query,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        stream: Literal[False] = False,
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatResult: ...
-
-    @overload
-    def chat(
-        self,
-        blocks: Blocks,
-        query: Query,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        stream: Literal[True],
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatStream: ...
-
-    def chat(
-        self,
-        blocks: Blocks,
-        query: Query,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        stream: bool = False,
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatResult | ChatStream:
-        """Ask ``query`` about ``blocks`` (best first) and return the answer, or its stream.
-
-        Args:
-            blocks: retrieved texts; what the session's history already shows is not sent again.
-            query: the question: a text, or a list of parts (images ...), which are passed on unread.
-            session_id: names the conversation; None is the session of ``contextpilot_integrations.session.session``,
-                or no history at all.
-            instructions: the system message, at the start of a conversation.
-            stream: return a `ChatStream` instead.
-            namespace: sessions, orders and caches are shared inside it only.
-            **create_kwargs: go to ``client.chat.completions.create`` untouched (tools, extra_body, temperature ...).
-
-        Raises:
-            RequestError: something cannot be planned as given; nothing was sent.
-        """
-        question = self._chats.question(blocks, query, session_id, instructions, namespace, create_kwargs)
-        pieces = ChatStream(self._run(question, shown=stream))
-        return pieces if stream else pieces.read()
-
-    def stream(
-        self,
-        blocks: Blocks,
-        query: Query,
-        *,
-        session_id: str | None = None,
-        instructions: str = "",
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatStream:
-        """Return the answer piece by piece; arguments and errors as `chat`."""
-        question = self._chats.question(blocks, query, session_id, instructions, namespace, create_kwargs)
-        return ChatStream(self._run(question, shown=True))
-
-    def complete(
-        self,
-        blocks: Blocks,
-        query: str,
-        *,
-        instructions: str = "",
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatResult:
-        """Continue a text prompt (``/v1/completions``, no chat template): instructions, ``blocks``, ``query``.
-
-        There are no sessions. Texts and chats start with different tokens: give them engines (clients) of their own.
-        Arguments and errors as `chat`.
-        """
-        question = self._chats.text_question(blocks, query, instructions, namespace, create_kwargs)
+    def _answer(self, question: Question) -> ChatResult:
         return ChatStream(self._run(question, shown=False)).read()
 
-    def stream_completion(
-        self,
-        blocks: Blocks,
-        query: str,
-        *,
-        instructions: str = "",
-        namespace: str = "default",
-        **create_kwargs: Any,
-    ) -> ChatStream:
-        """Return what `complete` returns, piece by piece."""
-        question = self._chats.text_question(blocks, query, instructions, namespace, create_kwargs)
+    def _stream(self, question: Question) -> ChatStream:
         return ChatStream(self._run(question, shown=True))
 
-    def history(self, session_id: str, *, namespace: str = "default") -> tuple[Message, ...]:
-        """Return a session's messages with their contexts; none for an unknown session."""
-        return self._chats.sessions.history(namespace, session_id)
-
-    def reset(self, session_id: str, *, namespace: str = "default") -> bool:
-        """Forget a session's history; its next question starts anew. Returns whether there was one."""
-        return self._chats.sessions.forget(namespace, session_id)
+    _streamed = _stream
 
     def _run(self, question: Question, *, shown: bool) -> Generator[str | ChatResult, None, None]:
         """Yield the pieces of the answer, if they are to be ``shown``, and the result."""
