@@ -6,7 +6,7 @@ Records are made when a message is rendered; they are only ever used for a messa
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from contextpilot_core.config import EngineConfig
@@ -22,7 +22,7 @@ _LABEL_LINE = re.compile(r"^[\s>*#|-]*\[Doc (\d{1,9})\]\s*$", re.MULTILINE)
 class MessageRecord:
     """What one rendered message shows.
 
-    labels: body digest -> label, for blocks that stand there literally as a whole.
+    labels: (body digest, label) of blocks that stand there literally as a whole.
     rendered: every label that stands there, whatever is left of its block.
     doubtful: labels that the rest of the message (its question) seems to show, too.
     highest: the highest label that the message renders or points to (0: none).
@@ -30,19 +30,19 @@ class MessageRecord:
     pieces: (label, start, length) of every literal run in the message's text.
     """
 
-    labels: Mapping[bytes, int]
+    labels: tuple[tuple[bytes, int], ...]
     rendered: frozenset[int]
     doubtful: frozenset[int]
     highest: int
     path: tuple[tuple[bytes, int], ...]
     pieces: tuple[tuple[int, int, int], ...]
-    _sources: list[SpanSource] = field(default_factory=list, repr=False)
 
     def sources(self, text: str) -> Sequence[SpanSource]:
         """Return the literal runs with their anchors; ``text`` is the message's. Worked out once per record."""
-        if not self._sources and self.pieces:
-            self._sources[:] = sources_in(text, self.pieces)  # at once: another thread may do the same
-        return self._sources
+        known: Sequence[SpanSource] | None = self.__dict__.get("_sources")  # no field: it follows from the others
+        if known is None:
+            known = self.__dict__["_sources"] = sources_in(text, self.pieces)
+        return known
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Visible:
         """Body digest -> label of its first occurrence, as far as the label is clear."""
         found: dict[bytes, int] = {}
         for record, _ in self.shown:
-            for digest, label in record.labels.items():
+            for digest, label in record.labels:
                 found.setdefault(digest, label)
         return {digest: label for digest, label in found.items() if label not in self.unclear}
 
@@ -164,7 +164,7 @@ def message_record(
     """Record what a rendered message shows: (digest, label, segments) of sent blocks, labels of hints, other text."""
     named = [segment.label or 0 for _, _, run in blocks for segment in run] + [label or 0 for label in hinted]
     return MessageRecord(
-        labels={digest: label for digest, label, run in blocks if len(run) == 1 and run[0].label is None},
+        labels=tuple([(digest, label) for digest, label, run in blocks if len(run) == 1 and run[0].label is None]),
         rendered=frozenset(label for _, label, _ in blocks),
         doubtful=frozenset(map(int, _LABEL_LINE.findall(rest))),
         highest=max(named + [label for _, label, _ in blocks], default=0),

@@ -62,5 +62,5 @@ CONTRADICTION = (
 def forge(server, name: str, number: int, operation: object = Reset("n")) -> None:
     """Write to the log under the name of a worker."""
     kind, values = encode_operation(operation)
-    fields = {"version": 2, "worker": name, "number": number, "kind": kind, "values": values}
+    fields = {"version": 3, "worker": name, "number": number, "kind": kind, "values": values}
     server.client.xadd(stream(server), fields)

@@ -16,7 +16,7 @@ CONFIG = EngineConfig(cache_tokens=60, max_requests=6, max_messages=3, message_s
 
 
 def record(label: int) -> MessageRecord:
-    return MessageRecord({b"a": label}, frozenset({label}), frozenset(), label, ((b"a", 10),), ((label, 0, 3),))
+    return MessageRecord(((b"a", label),), frozenset({label}), frozenset(), label, ((b"a", 10),), ((label, 0, 3),))
 
 
 def path(names: str) -> tuple[tuple[bytes, int], ...]:

@@ -20,7 +20,7 @@ def message(text: str) -> HistoryMessage:
 
 
 def record(label: int, name: bytes = b"x") -> MessageRecord:
-    return MessageRecord({name: label}, frozenset({label}), frozenset(), label, ((name, 10),), ((label, 0, 3),))
+    return MessageRecord(((name, label),), frozenset({label}), frozenset(), label, ((name, 10),), ((label, 0, 3),))
 
 
 def store(limit: int = 10, seconds: float = 100) -> tuple[Conversations, ManualClock]:

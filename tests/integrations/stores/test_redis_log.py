@@ -29,12 +29,12 @@ GARBAGE = [
     {"version": 1, "worker": "w", "number": 1, "kind": "inserted", "values": b"\x80"},
     {"version": "x"},
     {"nothing": 1},
-    {"version": 2, "worker": b"\xff", "number": 1, "kind": "released", "values": b"\x80"},
-    {"version": 2, "worker": "w", "number": 1, "kind": "moved", "values": b"\x80"},
-    {"version": 2, "worker": "w", "number": 1, "kind": "reset", "values": b"\xc1\xc1"},
-    {"version": 2, "worker": "w", "number": "one", "kind": "reset", "values": b"\x81\xa9namespace\xc0"},
-    {"version": 2, "worker": "w", "number": 1, "kind": "inserted", "values": b"\x81\xa9namespace\x05"},
-    {"version": 2, "worker": "w", "number": 1, "kind": "recorded", "values": CONTRADICTION},
+    {"version": 3, "worker": b"\xff", "number": 1, "kind": "released", "values": b"\x80"},
+    {"version": 3, "worker": "w", "number": 1, "kind": "moved", "values": b"\x80"},
+    {"version": 3, "worker": "w", "number": 1, "kind": "reset", "values": b"\xc1\xc1"},
+    {"version": 3, "worker": "w", "number": "one", "kind": "reset", "values": b"\x81\xa9namespace\xc0"},
+    {"version": 3, "worker": "w", "number": 1, "kind": "inserted", "values": b"\x81\xa9namespace\x05"},
+    {"version": 3, "worker": "w", "number": 1, "kind": "recorded", "values": CONTRADICTION},
 ]
 
 
@@ -192,7 +192,7 @@ def test_only_the_present_log_is_given_up(log, caplog):
         lambda client, log, snapshot: client.hset(snapshot, "position", "1"),
         lambda client, log, snapshot: client.xtrim(log, minid="0-2", approximate=False),
         lambda client, log, snapshot: (
-            client.xadd(log, {"version": 2}),
+            client.xadd(log, {"version": 3}),
             client.xtrim(log, maxlen=1, approximate=False),
         ),
     ],
