@@ -6,12 +6,10 @@ from typing import Any
 from langchain_core.documents import Document
 
 from contextpilot_core import ConfigError, ContextBlock, ReuseEngine, WindowScheduler
-from contextpilot_core.config import NoteStyle
 from contextpilot_integrations.reorder import (
     RANK,
     SOURCES,
     Arrangement,
-    OrderMemory,
     arrange,
     arrange_in_turn,
     relevance_order,
@@ -30,31 +28,13 @@ def as_block(document: Document) -> ContextBlock:
     )
 
 
-def arranged(
-    engine: ReuseEngine,
-    documents: Sequence[Document],
-    *,
-    k: int | None,
-    note: NoteStyle | None,
-    session_id: str | None,
-    namespace: str,
-    orders: OrderMemory,
-) -> list[Document]:
+def arranged(engine: ReuseEngine, documents: Sequence[Document], **options: Any) -> list[Document]:
     """Return copies of the documents in the order of `arrange`; ids, scores and metadata are kept.
 
     Each copy has its rank in its metadata, and, where others had the same text, all of their sources.
     """
-    arrangement = arrange(
-        engine,
-        [as_block(document) for document in documents],
-        ranks=_ranks(documents),
-        k=k,
-        note=note,
-        session_id=session_id,
-        namespace=namespace,
-        orders=orders,
-    )
-    return _copies(documents, arrangement)
+    blocks = [as_block(document) for document in documents]
+    return _copies(documents, arrange(engine, blocks, ranks=_ranks(documents), **options))
 
 
 async def arranged_in_turn(

@@ -32,49 +32,16 @@ class Arrangement:
     note: str = ""
 
 
-def arrange(
-    engine: ReuseEngine,
-    blocks: Sequence[ContextBlock],
-    *,
-    ranks: Sequence[Any] = (),
-    k: int | None = None,
-    note: NoteStyle | None = None,
-    session_id: str | None = None,
-    namespace: str = "default",
-    orders: OrderMemory | None = None,
-) -> Arrangement:
-    """Order the documents of one call.
+def arrange(engine: ReuseEngine, blocks: Sequence[ContextBlock], **options: Any) -> Arrangement:
+    """Order the documents of one call; ``options`` and errors as in `asked`, `RequestError` as in ``engine.plan``.
 
     With a session, documents kept from its last call come first, in that call's order, and the rest by relevance
     (*sticky order*). This order is what the engine then plans as the given one: it moves documents further only when
     that saves more than the note and one KV block. Sticky order yields to selection (``budget``) and to strategy
     "none", which both need the order of relevance.
-
-    Args:
-        engine: plans; equal texts are one document for it (``EngineConfig.dedup``).
-        blocks: the documents best first, or as one of our hooks returned them. Our note is no part of their text.
-        ranks: what ``metadata[RANK]`` of each holds, see `relevance_order`.
-        k: keep the best ``k`` different texts; done before anything moves.
-        note: style of the note; None is the engine's.
-        session_id: names the conversation; None is stateless.
-        namespace: orders are shared inside it only.
-        orders: where the last orders of the sessions are kept.
-
-    Raises:
-        ConfigError: ``k`` is below 1, or ``note`` is no style.
-        RequestError: the engine refuses the request.
     """
-    asked = _asked(
-        engine.config,
-        blocks,
-        ranks=ranks,
-        k=k,
-        note=note,
-        session_id=session_id,
-        namespace=namespace,
-        orders=orders,
-    )
-    return asked.arrangement(engine.plan(**vars(asked.request))) if asked.given else Arrangement()
+    call = asked(engine.config, blocks, **options)
+    return call.arrangement(engine.plan(**vars(call.request))) if call.given else Arrangement()
 
 
 async def arrange_in_turn(scheduler: WindowScheduler, blocks: Sequence[ContextBlock], **options: Any) -> Arrangement:
@@ -82,15 +49,15 @@ async def arrange_in_turn(scheduler: WindowScheduler, blocks: Sequence[ContextBl
 
     They go on in the order in which their documents should be sent.
     """
-    asked = _asked(scheduler.engine.config, blocks, **options)
-    if not asked.given:
+    call = asked(scheduler.engine.config, blocks, **options)
+    if not call.given:
         return Arrangement()
-    async with scheduler.turn(asked.request) as plan:
-        return asked.arrangement(plan)
+    async with scheduler.turn(call.request) as plan:
+        return call.arrangement(plan)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
+class Call:
     """A call that can be planned: its ``request`` holds the caller's blocks at the positions ``given``.
 
     ``memory``: where the order is to be kept, None for nowhere.
@@ -124,7 +91,7 @@ class _Asked:
         )
 
 
-def _asked(
+def asked(
     config: EngineConfig,
     blocks: Sequence[ContextBlock],
     *,
@@ -134,8 +101,22 @@ def _asked(
     session_id: str | None = None,
     namespace: str = "default",
     orders: OrderMemory | None = None,
-) -> _Asked:
-    """Return the call of `arrange` with these arguments; nothing is ``given`` when there is nothing to order."""
+) -> Call:
+    """Return a call that can be planned; nothing is ``given`` when there is nothing to order.
+
+    Args:
+        config: the engine's; equal texts are one document for it (``dedup``).
+        blocks: the documents best first, or as one of our hooks returned them. Our note is no part of their text.
+        ranks: what ``metadata[RANK]`` of each holds, see `relevance_order`.
+        k: keep the best ``k`` different texts; done before anything moves.
+        note: style of the note; None is the engine's.
+        session_id: names the conversation; None is stateless.
+        namespace: orders are shared inside it only.
+        orders: where the last orders of the sessions are kept.
+
+    Raises:
+        ConfigError: ``k`` is below 1, or ``note`` is no style.
+    """
     style = config.note if note is None else note
     one_of("note", style, get_args(NoteStyle))
     relevance = relevance_order([block.text for block in blocks], ranks)
@@ -151,7 +132,7 @@ def _asked(
         namespace=namespace,
         remember=False,
     )
-    return _Asked(request=request, given=given, relevance=relevance, digests=digests, style=style, memory=memory)
+    return Call(request=request, given=given, relevance=relevance, digests=digests, style=style, memory=memory)
 
 
 def _shown(block: ContextBlock, config: EngineConfig) -> str:
