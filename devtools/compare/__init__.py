@@ -1,0 +1,1 @@
+"""Compares two states of the project: the commit before a change, and the working tree."""
