@@ -150,7 +150,7 @@ def test_a_split_keeps_the_node_that_stands_lower():
     assert (upper.blocks, own.blocks, list(fresh)) == ([1, 2], [6, 9], [6, 9])
     assert whole.parent is upper
     assert (whole.blocks, whole.tokens) == ([3], 4)
-    assert tree.end_of("long") is whole
+    assert tree.ends["long"] is whole
     assert tree.insert([1, 2]) == ([upper], [])
     tree.check_integrity()
 
