@@ -1,4 +1,4 @@
-"""De-duplication, reversible: equal bodies, whole blocks in foreign messages, and spans inside blocks.
+"""De-duplication, reversible: whole blocks in messages that we did not render, and spans inside blocks.
 
 Whatever a hash finds is verified on the text, character by character: a collision costs time and nothing else.
 """
