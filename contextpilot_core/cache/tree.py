@@ -13,7 +13,7 @@ from contextpilot_core.errors import IntegrityError
 
 
 class Node:
-    """A run of blocks below ``parent``. Only `PrefixTree` changes it."""
+    """A run of blocks below ``parent``. Only `PrefixTree` changes it. ``requests``: those that end here, numbered."""
 
     __slots__ = ("blocks", "children", "parent", "requests", "tokens")
 
@@ -22,7 +22,7 @@ class Node:
         self.blocks = blocks
         self.tokens = tokens
         self.children: dict[int, Node] = {}
-        self.requests: dict[str, None] = {}
+        self.requests: dict[str, int] = {}
 
 
 class PrefixTree:
@@ -37,6 +37,7 @@ class PrefixTree:
         self.root = Node(None, [], 0)
         self.tokens = 0
         self.ends: dict[str, Node] = {}
+        self._ended = 0  # requests that ever ended here: the next one's number
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -149,7 +150,8 @@ class PrefixTree:
 
     def end(self, request_id: str, node: Node) -> None:
         """Let a request that is not live end at ``node``."""
-        node.requests[request_id] = None
+        node.requests[request_id] = self._ended
+        self._ended += 1
         self.ends[request_id] = node
 
     def release(self, request_id: str) -> list[Node] | None:
@@ -164,12 +166,12 @@ class PrefixTree:
         return removed
 
     def trim(self, leaf: Node, blocks: int) -> tuple[list[int], list[str]]:
-        """Take the last ``blocks`` blocks off a leaf: (the blocks, the requests that ended there).
+        """Take the last ``blocks`` blocks off a leaf: (the blocks, the requests that ended there, oldest first).
 
         When nothing is left of the leaf it goes, and its requests end at its parent; those that would end at the
         root are forgotten.
         """
-        touched = list(leaf.requests)
+        touched = sorted(leaf.requests, key=leaf.requests.__getitem__)  # those from below came later, but may be older
         cut = leaf.blocks[-blocks:]
         tokens = self._sum(cut)
         if blocks < len(leaf.blocks):
@@ -186,7 +188,7 @@ class PrefixTree:
             if at_root:
                 del self.ends[request_id]
             else:
-                parent.requests[request_id] = None
+                parent.requests[request_id] = leaf.requests[request_id]
                 self.ends[request_id] = parent
         leaf.requests.clear()
         return cut, touched

@@ -1,4 +1,7 @@
-"""The order of the blocks inside one context (docs: "Order"; algorithm 2). Positions are 0-based ranks."""
+"""The order of the blocks inside one context (docs: "Order"; algorithm 2), and of requests (docs: "Schedule").
+
+Positions are 0-based.
+"""
 
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence

@@ -51,8 +51,8 @@ class Released:
 class Recorded:
     """The KV blocks of a request that was served are known. News for those who read on, and no part of the state.
 
-    ``path`` as in `Inserted`. ``keys``: those of the leading KV blocks, closed (`closed`). ``ends``: per block
-    of the path, how many of the keys have ended with it; None where unknown.
+    ``path`` as in `Inserted`. ``keys``: those of the leading KV blocks, closed (`mirror.keys`). ``ends``: per block of
+    the path, how many of the keys have ended with it; None where unknown.
     """
 
     namespace: str

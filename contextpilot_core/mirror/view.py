@@ -26,9 +26,9 @@ SETTLE_SECONDS = 1.0
 class TruthView(View):
     """A view over an ``estimate``.
 
-    ``holds`` tells whether KV blocks are cached, ``trusted`` whether that may be relied on now, ``clock`` gives
-    seconds. A request counts as cached for ``patience`` seconds or until `record` reports it; a later report counts,
-    too. Without reports the estimate is used.
+    ``kv_blocks`` tell what is cached, ``trusted`` whether that may be relied on now, ``clock`` gives seconds. A request
+    counts as cached for ``patience`` seconds or until `record` reports it; a later report counts, too. Without reports
+    the estimate is used.
     """
 
     def __init__(

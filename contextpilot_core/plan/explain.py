@@ -17,13 +17,12 @@ _ELLIPSIS = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 class ItemView:
     """One block of a plan, in the order of the prompt.
 
-    position: place in the caller's list. rank: place among the distinct blocks, best is 0. label: number of the
-    ``[Doc n]`` that holds it, for a hint the one it points to (None: it has none). shared: expected in the prefix
-    cache. tokens: of the whole body. spans_replaced: runs of the body that are hints.
+    position: place in the caller's list. label: number of the ``[Doc n]`` that holds it, for a hint the one it points
+    to (None: it has none). shared: expected in the prefix cache. tokens: of the whole body. spans_replaced: runs of
+    the body that are hints.
     """
 
     position: int
-    rank: int
     label: int | None
     kind: Literal["block", "hint"]
     title: str

@@ -211,14 +211,12 @@ class Plan:
 
     def _view(self) -> PlanView:
         job, report = self._job, self.report
-        rank = {position: index for index, position in enumerate(job.positions)}
         items = []
         for place, (position, label, run) in enumerate(zip(self.order, self.labels, self.segments, strict=True)):
             block, hinted = self.blocks[place], position in job.hints
             items.append(
                 ItemView(
                     position=position,
-                    rank=rank[position],
                     label=label,
                     kind="hint" if hinted else "block",
                     title=block.title or ("" if block.id is None else str(block.id)),

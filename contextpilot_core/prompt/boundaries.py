@@ -61,7 +61,7 @@ def _first_boundary(body: str, low: int, high: int) -> int:
 
 
 def _last_boundary(body: str, low: int, high: int) -> int:
-    """Return the last end of a line or sentence in [low, high], else of a word, else -1."""
+    """Return the last end of a line in [low, high] or sentence in (low, high], else of a word, else -1."""
     ends = [stop.end() for stop in _ENDS.finditer(body, low, high + 1) if low <= stop.end() <= high]
     if ends:
         return ends[-1]

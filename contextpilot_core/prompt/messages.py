@@ -30,6 +30,8 @@ SYSTEM_ROLES = frozenset({"system", "developer"})
 READABLE_ROLES = frozenset({"user", "tool"})
 """Roles whose text may count as visible context: assistant and system messages never do (docs: rule 1)."""
 
+_ENDLESS = "a message contains itself, or is nested too deeply; give plain JSON values"
+
 Seal = Callable[[bytes], bytes]
 """Turns a digest into the form by which it is known: keyed, when processes share what they know of digests."""
 
@@ -68,7 +70,7 @@ def history_of(messages: Sequence[Message], instructions: str, seal: Seal) -> tu
 
     Raises:
         RequestTypeError: a message is no mapping with a ``role``.
-        RequestError: ``instructions`` differ from the system message.
+        RequestError: ``instructions`` differ from the system message, or a message contains itself.
     """
     system: Message | None = None
     for index, message in enumerate(messages):
@@ -90,7 +92,10 @@ def history_of(messages: Sequence[Message], instructions: str, seal: Seal) -> tu
 
 
 def _history_message(message: Message, seal: Seal) -> HistoryMessage:
-    message = {key: _copied(value) for key, value in message.items()}  # callers may change theirs before we render
+    try:
+        message = {key: _copied(value) for key, value in message.items()}  # callers may change theirs before we render
+    except RecursionError:
+        raise RequestError(_ENDLESS) from None
     text = message_text(message)
     text_digest = None if text is None else body_digest(text)
     digest = seal(message_digest(message, text_digest))
@@ -104,6 +109,8 @@ def _copied(value: Any) -> Any:
         return {key: _copied(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_copied(entry) for entry in value]
+    if isinstance(value, tuple):
+        return tuple([_copied(entry) for entry in value])
     return value
 
 
@@ -137,7 +144,7 @@ def message_digest(message: Message, text_digest: bytes | None = None) -> bytes:
         try:
             framed = _dump(head)
         except RecursionError:
-            raise RequestError("a message contains itself, or is nested too deeply; give plain JSON values") from None
+            raise RequestError(_ENDLESS) from None
     if text is not None and text_digest is None:
         text_digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return hashlib.sha256(f"{framed}\n".encode("utf-8", "surrogatepass") + (text_digest or b"")).digest()

@@ -1,4 +1,4 @@
-"""De-duplication, reversible: equal bodies, whole blocks in foreign messages, and spans inside blocks.
+"""De-duplication, reversible: whole blocks in messages that we did not render, and spans inside blocks.
 
 Whatever a hash finds is verified on the text, character by character: a collision costs time and nothing else.
 """
@@ -89,31 +89,15 @@ def _bounded(text: str, start: int, body: str) -> bool:
     return (len(left) == first or left.count("\n") > 1) and (last + len(right) == len(text) or right.count("\n") > 1)
 
 
-# --- anchors
-
-
-def anchors(text: str) -> dict[int, int]:
-    """Return hash -> first offset of the text's anchors; none for texts above `winnowing.MAX_TEXT` characters."""
-    return scan([text]).tables()[0]
-
-
-def sources(label: int, segments: Iterable[Segment]) -> tuple[SpanSource, ...]:
-    """Return what a rendered block literally shows as sources for later blocks; hints are no sources."""
-    return _sources([(label, segment.text) for segment in segments if segment.label is None])
+# --- spans (docs: De-duplication, rule 3)
 
 
 def sources_in(text: str, pieces: Iterable[tuple[int, int, int]]) -> tuple[SpanSource, ...]:
     """Return the sources of a rendered text from its (label, start, length) pieces, hashed in one pass."""
-    return _sources([(label, text[start : start + length]) for label, start, length in pieces])
+    usable = [(label, text[start : start + length]) for label, start, length in pieces if length >= MIN_SPAN]
+    tables = scan([run for _, run in usable]).tables()
+    return tuple([SpanSource(label, run, table) for (label, run), table in zip(usable, tables, strict=True)])
 
-
-def _sources(pieces: Sequence[tuple[int, str]]) -> tuple[SpanSource, ...]:
-    usable = [piece for piece in pieces if len(piece[1]) >= MIN_SPAN]
-    tables = scan([text for _, text in usable]).tables()
-    return tuple([SpanSource(label, text, table) for (label, text), table in zip(usable, tables, strict=True)])
-
-
-# --- spans (docs: De-duplication, rule 3)
 
 Marks = Sequence[tuple[int, int]]
 """(offset, hash) of anchors of one text that occur elsewhere, too."""

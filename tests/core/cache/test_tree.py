@@ -142,6 +142,15 @@ def test_trimming_a_leaf_moves_its_requests_up_and_forgets_them_at_the_root():
     tree.check_integrity()
 
 
+def test_trimming_tells_the_oldest_first_though_it_came_from_below():
+    tree = PrefixTree(weights())
+    tree.insert([1, 2, 3], "old")
+    tree.insert([1, 2], "young")
+    tree.trim(tree.ends["old"], 1)
+    assert tree.ends["old"] is tree.ends["young"]
+    assert tree.trim(tree.ends["old"], 1) == ([2], ["old", "young"])
+
+
 def test_a_split_keeps_the_node_that_stands_lower():
     tree = PrefixTree(weights())
     [whole], fresh = tree.insert([1, 2, 3], "long")
@@ -150,7 +159,7 @@ def test_a_split_keeps_the_node_that_stands_lower():
     assert (upper.blocks, own.blocks, list(fresh)) == ([1, 2], [6, 9], [6, 9])
     assert whole.parent is upper
     assert (whole.blocks, whole.tokens) == ([3], 4)
-    assert tree.end_of("long") is whole
+    assert tree.ends["long"] is whole
     assert tree.insert([1, 2]) == ([upper], [])
     tree.check_integrity()
 

@@ -141,46 +141,43 @@ def test_same_result_in_processes_with_different_hash_seeds() -> None:
 def test_a_tree_by_hand() -> None:
     """Merges 0 with 2, then that with 1: the second adds nothing to share, so all three are children of one node."""
     leaves = [(7, 1, 2, 3), (2, 1, 8), (2, 9, 3, 1, 7)]
-    tree = build_tree(leaves, [0, 1, 2, 1], [(2, 0, 0.25), (1, 3, 0.5)])
+    tree = build_tree(leaves, [0, 1, 2, 1], [(2, 0), (1, 3)])
     assert tree == MergeTree(
         parents=[-1, 0, 1, 2, 2, 1],
         numbers=[0, 0, 0, 0, 1, 1],
         # ranks of 1, 2 over all three: 1 + 1 + 3, 2 + 0 + 0; of 7, 3 over the first and the last: 0 + 4, 3 + 2
         own=[(), (2, 1), (7, 3), (), (9,), (8,)],
-        distances=[0.0, 0.5, 0.25, 0.0, 0.0, 0.0],
         leaves=[3, 5, 4, 5],
     )
-    assert forest_of_tree(tree) == MergeForest(
+    assert forest_of_tree(tree) == Arranged(
         orders=((2, 1, 7, 3), (2, 1, 8), (2, 1, 7, 3, 9), (2, 1, 8)),
         paths=((0, 0, 0), (0, 1), (0, 0, 1), (0, 1)),
         shared=(4, 3, 4, 3),
-        sequence=(0, 2, 1, 3),
     )
 
 
 def test_a_node_that_shares_no_more_than_the_one_above_is_dissolved() -> None:
-    tree = build_tree([(1, 2), (1, 3), (1, 4)], [0, 1, 2], [(0, 1, 0.1), (3, 2, 0.2)])
+    tree = build_tree([(1, 2), (1, 3), (1, 4)], [0, 1, 2], [(0, 1), (3, 2)])
     assert (tree.parents, tree.own) == ([-1, 0, 1, 1, 1], [(), (1,), (2,), (3,), (4,)])
-    assert tree.distances == [0.0, 0.2, 0.0, 0.0, 0.0]
-    tree = build_tree([(1, 2), (3, 4), (5,)], [0, 1, 2], [(0, 1, 1.0), (3, 2, 1.0)])
+    tree = build_tree([(1, 2), (3, 4), (5,)], [0, 1, 2], [(0, 1), (3, 2)])
     assert (tree.parents, tree.own) == ([-1, 0, 0, 0], [(), (1, 2), (3, 4), (5,)])
 
 
 class Plain:
     """A tree of contexts by its definition: every merge is a node, and those that add nothing are left out."""
 
-    def __init__(self, leaves: Sequence[Sequence[int]], merges: Sequence[tuple[int, int, float]]) -> None:
+    def __init__(self, leaves: Sequence[Sequence[int]], merges: Sequence[tuple[int, int]]) -> None:
         self.leaves, self.merges = leaves, merges
-        self.tree = MergeTree([-1], [0], [()], [0.0], [])
+        self.tree = MergeTree([-1], [0], [()], [])
         self.place: dict[int, int] = {}
-        merged = {node for left, right, _ in merges for node in (left, right)}
+        merged = {node for pair in merges for node in pair}
         top = [node for node in range(len(leaves) + len(merges)) if node not in merged]
         self.visit(top, frozenset(), 0)
 
     def members(self, node: int) -> list[int]:
         if node < len(self.leaves):
             return [node]
-        left, right, _ = self.merges[node - len(self.leaves)]
+        left, right = self.merges[node - len(self.leaves)]
         return sorted(self.members(left) + self.members(right))
 
     def content(self, node: int) -> frozenset[int]:
@@ -190,7 +187,7 @@ class Plain:
         found: list[int] = []
         for node in nodes:
             if node >= len(self.leaves) and self.content(node) == above:
-                found += self.shown(self.merges[node - len(self.leaves)][:2], above)
+                found += self.shown(self.merges[node - len(self.leaves)], above)
             else:
                 found.append(node)
         return sorted(found, key=self.members)
@@ -207,9 +204,8 @@ class Plain:
             else:
                 own.sort(key=lambda block: sum(member.index(block) for member in members))
             self.tree.own.append(tuple(own))
-            self.tree.distances.append(0.0 if node < len(self.leaves) else self.merges[node - len(self.leaves)][2])
             if node >= len(self.leaves):
-                self.visit(self.merges[node - len(self.leaves)][:2], self.content(node), here)
+                self.visit(self.merges[node - len(self.leaves)], self.content(node), here)
 
 
 @settings(max_examples=200, deadline=None)
@@ -227,7 +223,7 @@ def test_any_merges_give_the_plain_tree(
             left = left_over.pop(first % len(left_over))
             right = left_over.pop(second % len(left_over))
             left_over.append(len(leaves) + len(merges))
-            merges.append((left, right, len(merges) / 8))
+            merges.append((left, right))
     leaf_of = list(range(len(leaves))) + [twin % len(leaves) for twin in twins if leaves]
     plain = Plain(leaves, merges)
     plain.tree.leaves.extend(plain.place[leaf] for leaf in leaf_of)

@@ -10,7 +10,7 @@ from contextpilot_core.diagnose.records import TOOLS, Part, Unit, common_parts
 from tests.core.diagnosed import DOCS, HEAD
 
 ALPHA, BETA, GAMMA = "This is about alpha, at length.", "This is about beta, at length.", "And this is about gamma."
-TOOLS_PART = Part(TOOLS, "", None)
+TOOLS_PART = Part(TOOLS, "")
 
 
 def texts(units: tuple[Unit, ...]) -> list[str]:
@@ -18,7 +18,7 @@ def texts(units: tuple[Unit, ...]) -> list[str]:
 
 
 def cut(one: str, other: str, documents: tuple[str, ...] = ()) -> Pair:
-    a, b = ((TOOLS_PART, Part("user", text, 0)) for text in (one, other))
+    a, b = ((TOOLS_PART, Part("user", text)) for text in (one, other))
     return cut_pair(a, b, common_parts(a, b), documents)
 
 
@@ -61,7 +61,7 @@ def test_the_template_behind_known_documents_is_not_paired_off():
 
 def test_the_history_between_the_documents_and_the_question_is_paired_off():
     def prompt(first: str) -> tuple[Part, ...]:
-        return TOOLS_PART, Part("system", f"{first}\n{ALPHA}", 0), Part("user", BETA, 1), Part("user", GAMMA, 2)
+        return TOOLS_PART, Part("system", f"{first}\n{ALPHA}"), Part("user", BETA), Part("user", GAMMA)
 
     a, b = prompt("x"), prompt("y")
     pair = cut_pair(a, b, common_parts(a, b), [ALPHA])
@@ -69,7 +69,7 @@ def test_the_history_between_the_documents_and_the_question_is_paired_off():
 
 
 def test_documents_are_found_where_they_first_stand():
-    parts = [Part(TOOLS, ALPHA, None), Part("system", f"{BETA} {ALPHA}", 0), Part("user", ALPHA, 1)]
+    parts = [Part(TOOLS, ALPHA), Part("system", f"{BETA} {ALPHA}"), Part("user", ALPHA)]
     places = document_spans(parts, [f" {ALPHA}\n", GAMMA, BETA, ALPHA, "", "  "])
     assert places == [(1, len(BETA) + 1, len(BETA) + 1 + len(ALPHA)), (1, 0, len(BETA))]
 

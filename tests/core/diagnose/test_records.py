@@ -77,26 +77,26 @@ def test_parts_are_the_tools_then_the_messages_as_templates_show_them():
     ]
     tools = [{"name": "ä"}, {"b": 1, "a": 2}]
     assert parts_of(PromptRecord(prompt=prompt, tools=tools)) == (
-        Part(TOOLS, '{"name": "ä"}\n{"b": 1, "a": 2}', None),
-        Part("system", "", 0),
-        Part("user", 'one\ntwo\n{"type": "image", "data": "bytes"}', 1),
-        Part("assistant", 'calling\n{"name": "search", "arguments": "{}"}\n"odd"\nrefusal: no', 2),
-        Part("tool", "found\nname: search", 3),
+        Part(TOOLS, '{"name": "ä"}\n{"b": 1, "a": 2}'),
+        Part("system", ""),
+        Part("user", 'one\ntwo\n{"type": "image", "data": "bytes"}'),
+        Part("assistant", 'calling\n{"name": "search", "arguments": "{}"}\n"odd"\nrefusal: no'),
+        Part("tool", "found\nname: search"),
     )
-    assert parts_of(PromptRecord(prompt="text")) == (Part(TOOLS, "", None), Part("", "text", 0))
+    assert parts_of(PromptRecord(prompt="text")) == (Part(TOOLS, ""), Part("", "text"))
     assert dump({"z": {1}, "a": "\ud800"}) == '{"z": "set", "a": "\ud800"}'
 
 
 def test_a_part_is_counted_with_its_role_on_a_line():
-    assert Part("user", "hello", 0).shown == "user\nhello\n"
-    assert Part("user", "", 0).shown == "user\n\n"
-    assert Part("", "hello", 0).shown == "hello"
-    assert Part(TOOLS, "", None).shown == ""
-    assert Part(TOOLS, "{}", None).shown == "tools\n{}\n"
+    assert Part("user", "hello").shown == "user\nhello\n"
+    assert Part("user", "").shown == "user\n\n"
+    assert Part("", "hello").shown == "hello"
+    assert Part(TOOLS, "").shown == ""
+    assert Part(TOOLS, "{}").shown == "tools\n{}\n"
 
 
 def texts_of(text: str) -> list[str]:
-    return [unit.text for unit in units_of([Part(TOOLS, "Tools are no text.", None), Part("user", text, 0)])]
+    return [unit.text for unit in units_of([Part(TOOLS, "Tools are no text."), Part("user", text)])]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,6 @@ parts = st.lists(
         Part,
         st.sampled_from([TOOLS, "user", "system", ""]),
         st.text("aB.,!? \n)]", max_size=60) | st.text(max_size=20),
-        st.none() | st.integers(0, 3),
     ),
     max_size=4,
 )
@@ -169,12 +168,12 @@ def test_up_to_where_prompts_first_differ_they_are_one_text(head: list[Part], on
 
 
 def test_the_head_is_counted_as_it_is_shown():
-    given_parts = [Part(TOOLS, "{}", None), Part("user", "hello", 0), Part("assistant", "hi", 1)]
+    given_parts = [Part(TOOLS, "{}"), Part("user", "hello"), Part("assistant", "hi")]
     assert head_text(given_parts, (0, 0)) == ""
     assert head_text(given_parts, (1, 0)) == "tools\n{}\n"
     assert head_text(given_parts, (1, 2)) == "tools\n{}\nuser\nhe"
     assert head_text(given_parts, (3, 0)) == "tools\n{}\nuser\nhello\nassistant\nhi\n"
-    assert head_text([Part(TOOLS, "", None), Part("", "text", 0)], (1, 3)) == "tex"
+    assert head_text([Part(TOOLS, ""), Part("", "text")], (1, 3)) == "tex"
 
 
 @pytest.mark.parametrize("body", ["The ash is a tree. " * 40, "白蜡树是一种树。" * 60, "Is it? No! " * 60])

@@ -1,6 +1,5 @@
 """Workers in front of one serving engine that tells what it caches: each plans on what the others have sent."""
 
-from hashlib import blake2b
 from itertools import permutations
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 
 from contextpilot_core import EngineConfig
 from contextpilot_core.journal.operations import Recorded
-from contextpilot_core.mirror.keys import closed, opened
 from contextpilot_core.mirror.mirror import KVMirror
 from contextpilot_core.prompt.messages import body_digest
 from contextpilot_core.testing import ManualClock
@@ -217,21 +215,6 @@ def test_a_silent_worker_stays_on_the_estimate():
         one.ask((1, 2))
         exchange(one, two)
         assert not two.view.on_truth
-
-
-def test_news_that_contradict_themselves_are_refused():
-    with pytest.raises(ValueError, match="1 blocks have 2 ends"):
-        Recorded("n", "r", ((b"a", 1),), b"", (1, 2))
-
-
-def test_keys_are_closed_to_those_without_the_seal():
-    keys = tuple(bytes([number]) * 16 for number in range(5))
-    one, two = (lambda data, key=key: blake2b(data, key=key, digest_size=16).digest() for key in (b"a", b"b"))
-    assert opened(closed(keys, one), one) == keys
-    assert opened(closed(keys, one), two) != keys
-    assert not any(key in closed(keys, one) for key in keys)
-    assert closed(keys, one) != closed(keys, two)
-    assert opened(closed((), one), one) == ()
 
 
 STEPS = st.lists(

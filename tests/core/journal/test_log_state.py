@@ -134,9 +134,9 @@ def test_a_restored_state_goes_on_like_the_one_it_was_taken_of(before, after):
         assert longest(original.namespaces[name]) == longest(restored.namespaces[name])
 
 
-def longest(replica: LoggedNamespace) -> list[bytes]:
-    ids = [block for letter in b"abcdef" if (block := replica.blocks.find(bytes([letter]))) is not None]
-    return [replica.blocks.digest(block) for block in replica.view.longest((), ids, max_visits=64)]
+def longest(logged: LoggedNamespace) -> list[bytes]:
+    ids = [block for letter in b"abcdef" if (block := logged.blocks.find(bytes([letter]))) is not None]
+    return [logged.blocks.digest(block) for block in logged.view.longest((), ids, max_visits=64)]
 
 
 def test_a_snapshot_that_contradicts_itself_is_refused():

@@ -75,9 +75,10 @@ def test_records_grow_old_by_the_time_of_the_log():
     first = one.engine.plan([TEXTS[0]], query="q")
     history = [*first.messages]
     exchange(one, two)
-    assert [hint.label for hint in two.engine.plan([TEXTS[0]], messages=history, commit=False).hints] == [1]
+    again = two.engine.plan([TEXTS[0]], messages=history, commit=False, remember=False)
+    assert [hint.label for hint in again.hints] == [1]
     for name in range(5):
-        one.engine.plan([TEXTS[name]])
+        order(one, name)
     exchange(one, two)
     assert all(not namespace.records for namespace in one.state.snapshot().namespaces)
     assert [hint.label for hint in two.engine.plan([TEXTS[0]], messages=history).hints] == []
@@ -120,7 +121,7 @@ def test_alone_it_plans_as_an_engine_without_a_journal():
     one.leave()
     assert one.state.snapshot().entries == 1
     order(one, 7, 8)
-    one.engine.plan([TEXTS[0]], request_id="x")
+    order(one, 0, request_id="x")
     assert one.engine.evict(["x"]).freed_tokens > 0
     assert one.state.snapshot().entries == 4
     one.engine.reset()
@@ -319,11 +320,11 @@ def compare_with_plain_view(worker: Worker) -> None:
             blocks.release(path)
         else:
             assert isinstance(operation, Released)
-    replica = worker.state.logged("default")
-    if replica is None:
+    logged = worker.state.logged("default")
+    if logged is None:
         assert len(view) == view.tokens == 0
         return
-    assert by_digest(replica.view.state(), replica.blocks) == by_digest(view.state(), blocks)
+    assert by_digest(logged.view.state(), logged.blocks) == by_digest(view.state(), blocks)
 
 
 def plain_view(worker: Worker) -> tuple[BlockTable, CacheView]:

@@ -243,9 +243,9 @@ def test_nothing_is_lost_on_the_way_and_in_the_end_it_is_the_view_of_the_log(ste
             assert here.view.cached_blocks(path) == len(path)
     here.deliver()
     here.check()
-    replica = here.logged("n")
-    known = [] if replica is None else [replica.blocks.find(bytes([block])) for block in asked]
-    shared = None if replica is None else replica.view
+    logged = here.logged("n")
+    known = [] if logged is None else [logged.blocks.find(bytes([block])) for block in asked]
+    shared = None if logged is None else logged.view
     leading = known[: known.index(None)] if None in known else known
     assert here.view.tokens == (shared.tokens if shared is not None else 0)
     assert here.view.cached_blocks(asked) == (shared.cached_blocks(leading) if shared is not None else 0)

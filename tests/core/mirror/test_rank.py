@@ -13,20 +13,19 @@ A, B, C = b"a", b"b", b"c"
 
 
 class Model:
-    """Copies by name and group; a key belongs to the first block that had it. Every stay of a key is written down."""
+    """Copies by name and group; a key belongs to the first block that had it. What was held is kept by moment."""
 
     def __init__(self) -> None:
         self.copies: dict[int, Counter[int]] = {}
         self.keys: dict[int, bytes] = {}
         self.groups: set[int] = set()
-        self.stays: dict[bytes, list[list[int]]] = {}  # since, until: 0 is still there
+        self.said: list[set[bytes]] = [set()]  # by moment: what was held in the end
 
     def add(self, name: int, group: int, key: bytes | None, moment: int) -> None:
         self.groups.add(group)
         self.copies.setdefault(name, Counter())[group] += 1
         if key is not None and name not in self.keys and key not in self.keys.values():
             self.keys[name] = key
-            self.stays.setdefault(key, []).append([moment, 0])
 
     def remove(self, name: int, group: int, moment: int) -> bool:
         if not self.copies.get(name, Counter())[group]:
@@ -34,30 +33,34 @@ class Model:
         self.copies[name][group] -= 1
         self.copies[name] += Counter()  # drops what is 0
         if not self.copies[name]:
-            self.leave(name, moment)
+            del self.copies[name]
+            self.keys.pop(name, None)
         return True
 
-    def leave(self, name: int, moment: int) -> None:
-        del self.copies[name]
-        if name in self.keys:
-            self.stays[self.keys.pop(name)][-1][1] = moment
-
     def clear(self, moment: int) -> None:
-        for name in list(self.copies):
-            self.leave(name, moment)
+        self.copies.clear()
+        self.keys.clear()
         self.groups.clear()
 
     def holds(self, key: bytes) -> bool:
         names = [name for name, known in self.keys.items() if known == key]
         return any(set(self.copies[name]) >= self.groups for name in names)
 
-    def held(self, key: bytes, at: int) -> bool:
-        """Tell whether the present stay, or the last one that ended, was going on at a moment."""
-        stays = self.stays.get(key, [])
-        ended = [stay for stay in stays if stay[1]]
-        return any(since <= at < until for since, until in ended[-1:]) or any(
-            since <= at for since, until in stays if not until
-        )
+    def note(self, moment: int) -> None:
+        """Write down what is held; nothing happened in the moments that were passed over."""
+        while len(self.said) <= moment:
+            self.said.append(self.said[-1])
+        self.said[moment] = {key for key in (A, B, C) if self.holds(key)}
+
+    def stays(self, key: bytes) -> list[list[int]]:
+        """Return the moments of every stay of a key."""
+        found: list[list[int]] = []
+        for moment, held in enumerate(self.said):
+            if key in held:
+                if not found or found[-1][-1] != moment - 1:
+                    found.append([])
+                found[-1].append(moment)
+        return found
 
 
 def operations(groups: int) -> st.SearchStrategy[list[tuple[object, ...]]]:
@@ -77,21 +80,37 @@ def follow(rank: Rank, model: Model, step: tuple[object, ...], moment: int) -> i
         return moment + 1
     results = [getattr(each, str(kind))(*more, moment) for each in (rank, model)]
     assert results[0] == results[1]
+    model.note(moment)
+    rank.check_integrity()
+    assert (len(rank), rank.reusable) == (len(model.copies), len(model.keys))
+    assert [rank.holds(key) for key in (A, B, C)] == [model.holds(key) for key in (A, B, C)]
     return moment
+
+
+def remembered(rank: Rank, model: Model, key: bytes) -> set[int]:
+    return {at for at in range(len(model.said)) if rank.holds(key, at)}
 
 
 @settings(max_examples=300)
 @given(operations(groups=1))
-def test_present_and_past_are_those_of_the_record(steps: list[tuple[object, ...]]):
+def test_the_present_stay_and_the_one_before_are_remembered(steps: list[tuple[object, ...]]):
+    rank, model = Rank(), Model()
+    for moment, step in enumerate(steps, start=1):
+        follow(rank, model, step, moment)
+        for key in (A, B, C):
+            stays = model.stays(key)
+            assert remembered(rank, model, key) == set().union(*stays[-2 if model.holds(key) else -1 :])
+
+
+@settings(max_examples=500)
+@given(operations(groups=3))
+def test_no_more_is_claimed_of_the_past_than_was_true_and_the_last_stay_is_known(steps: list[tuple[object, ...]]):
     rank, model, moment = Rank(), Model(), 1
     for step in steps:
         moment = follow(rank, model, step, moment)
-        rank.check_integrity()
-        assert (len(rank), rank.reusable) == (len(model.copies), len(model.keys))
         for key in (A, B, C):
-            assert rank.holds(key) == model.holds(key)
-            for at in range(moment + 1):
-                assert rank.holds(key, at) == model.held(key, at)
+            stays = model.stays(key)
+            assert set().union(*stays[-1:]) <= remembered(rank, model, key) <= set().union(*stays)
 
 
 @settings(max_examples=300)
@@ -100,9 +119,7 @@ def test_a_block_is_there_when_all_groups_hold_it(steps: list[tuple[object, ...]
     rank, model, moment = Rank(), Model(), 1
     for step in steps:
         moment = follow(rank, model, step, moment)
-        rank.check_integrity()
         held = [model.holds(key) for key in keys]
-        assert [rank.holds(key) for key in keys] == held
         assert rank.holds_all(keys) == all(held)
         assert rank.leading(keys) == (held.index(False) if False in held else 3)
     for name in range(5):
@@ -118,6 +135,46 @@ def test_the_past_of_a_prefix():
     assert [rank.leading([A, B], at) for at in range(4)] == [0, 1, 2, 0]
     rank.add(1, None, A, 4)
     assert [rank.leading([A, B], at) for at in range(5)] == [0, 1, 2, 0, 2]
+
+
+def test_a_stay_ends_when_the_first_group_lets_go():
+    rank = Rank()
+    rank.add("x", 0, A, 1)
+    rank.add("x", 1, A, 1)
+    rank.remove("x", 1, 2)
+    rank.remove("x", 0, 3)
+    assert [rank.holds(A, at) for at in range(4)] == [False, True, False, False]
+
+
+def test_a_stay_begins_when_the_last_group_has_it():
+    rank = Rank()
+    rank.add("y", 0, B, 1)
+    rank.add("y", 1, B, 1)
+    rank.add("x", 0, A, 1)
+    rank.add("x", 1, A, 5)
+    assert [rank.holds(A, at) for at in (3, 4, 5, 6)] == [False, False, True, True]
+    rank.remove("x", 0, 7)
+    rank.add("x", 0, A, 9)
+    assert [rank.holds(A, at) for at in (4, 5, 6, 7, 8, 9)] == [False, True, True, False, False, True]
+
+
+def test_a_group_that_turns_up_ends_the_stays_of_what_it_does_not_hold():
+    rank = Rank()
+    rank.add("x", 0, A, 1)
+    rank.add("y", 0, B, 1)
+    rank.add("y", 1, B, 3)
+    assert [[rank.holds(key, at) for at in (1, 2, 3, 4)] for key in (A, B)] == [[True, True, False, False], [True] * 4]
+    rank.add("x", 1, A, 6)
+    assert [rank.holds(A, at) for at in range(1, 8)] == [True, True, False, False, False, True, True]
+
+
+def test_what_comes_back_in_the_same_moment_was_never_away():
+    rank = Rank()
+    rank.add("x", None, A, 1)
+    for moment in (3, 5):
+        rank.remove("x", None, moment)
+        rank.add("x", None, A, moment)
+    assert [rank.holds(A, at) for at in range(7)] == [False] + [True] * 6
 
 
 def test_the_past_is_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -145,6 +202,10 @@ def test_integrity_check_sees_lost_copies_groups_and_keys():
     rank = three()
     rank._blocks[1].copies.clear()
     with pytest.raises(IntegrityError, match=r"block 1 of the mirror has copies \{\}"):
+        rank.check_integrity()
+    rank = three()
+    rank._blocks[0].groups = 0
+    with pytest.raises(IntegrityError, match="block 0 of the mirror is in 0 groups, its copies differ"):
         rank.check_integrity()
     rank = three()
     rank._groups.clear()

@@ -52,7 +52,6 @@ class Collector(HTMLParser):
 def item(position: int, **changes: Any) -> ItemView:
     values: dict[str, Any] = {
         "position": position,
-        "rank": position,
         "label": position + 1,
         "kind": "block",
         "title": f"Title {position}",

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextpilot_core import ContextRequest, ReuseEngine
 from contextpilot_core.errors import RequestError
 from contextpilot_core.prompt.messages import (
     HistoryDigest,
@@ -136,6 +138,41 @@ def test_a_message_that_nests_too_deeply_is_refused() -> None:
         message_digest({"role": "user", "content": None, "deep": deep})
 
 
+def nested(wrap: Callable[[Any], Any]) -> Any:
+    value: Any = "x"
+    for _ in range(5_000):
+        value = wrap(value)
+    return value
+
+
+ENDLESS: list[Any] = []
+ENDLESS.append({"type": "text", "text": "a", "self": ENDLESS})
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": ENDLESS},
+        {"role": "user", "content": "a", "x": ENDLESS},
+        {"role": "assistant", "content": [{"type": "text", "text": "a", "x": nested(lambda value: {"k": value})}]},
+        {"role": "user", "content": [{"type": "text", "text": "a", "x": nested(lambda value: (value,))}]},
+        {"role": "user", "content": nested(lambda value: [value])},
+    ],
+    ids=["itself", "itself in a field", "mappings", "tuples", "lists"],
+)
+def test_a_message_without_an_end_is_refused_at_the_door_and_changes_nothing(message: dict[str, Any]) -> None:
+    engine = ReuseEngine()
+    engine.plan(["kept"])
+    before = engine.stats()
+    requests = [ContextRequest(blocks=["a"]), ContextRequest(blocks=["a"], messages=[message])]
+    with pytest.raises(RequestError, match="contains itself, or is nested too deeply"):
+        engine.plan(["a"], messages=[message])
+    with pytest.raises(RequestError, match=r"requests\[1\]: a message contains itself"):
+        engine.plan_batch(requests)
+    assert engine.stats() == before
+    engine.check_integrity()
+
+
 def test_the_digest_is_of_framed_fields_then_the_text() -> None:
     text = hashlib.sha256(b"abc").digest()
     expected = hashlib.sha256(b'["user",{},null,true]\n' + text).digest()
@@ -215,11 +252,13 @@ def test_a_message_of_the_history_is_sealed_and_no_later_change_reaches_it() -> 
     def seal(digest: bytes) -> bytes:
         return b"sealed " + digest
 
-    call = {"id": "1", "function": {"name": "search"}}
-    message = {"role": "user", "content": [{"type": "text", "text": "shown"}], "tool_calls": [call]}
+    call, more = {"id": "1", "function": {"name": "search"}}, {"x": [1]}
+    message = {"role": "user", "content": [{"type": "text", "text": "shown"}], "tool_calls": [call], "more": (more,)}
     found = _history_message(message, seal)
     assert found.key == seal(body_digest("shown"))
     assert found.digest == seal(message_digest(message))
     message["content"][0]["text"] = call["id"] = "changed"  # type: ignore[index]
     assert found.message["content"] == [{"type": "text", "text": "shown"}]
+    more["x"].append(2)
     assert found.message["tool_calls"] == [{"id": "1", "function": {"name": "search"}}]
+    assert found.message["more"] == ({"x": [1]},)

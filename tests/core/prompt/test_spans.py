@@ -16,20 +16,22 @@ from contextpilot_core.prompt import spans as dedup
 from contextpilot_core.prompt.spans import (
     MAX_PARAGRAPHS,
     MIN_SPAN,
-    anchors,
     paragraph_keys,
     profile,
     shows_block,
-    sources,
     sources_in,
     split_blocks,
 )
-from contextpilot_core.prompt.winnowing import MAX_TEXT
+from contextpilot_core.prompt.winnowing import MAX_TEXT, scan
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import Segment, SpanSource
 from tests.core.prose import HOSTILE, STRUCTURED, prose
 
 Segments = tuple[Segment, ...]
+
+
+def sources(label: int, text: str) -> tuple[SpanSource, ...]:
+    return sources_in(text, [(label, 0, len(text))])
 
 
 def split(
@@ -197,9 +199,9 @@ def test_near_identical_passages() -> None:
 
 def test_the_longest_run_then_the_earliest_source_wins() -> None:
     shared = prose(8, 30)
-    earlier = sources(1, (Segment(shared[:150]),)) + sources(2, (Segment(shared),))
+    earlier = sources(1, shared[:150]) + sources(2, shared)
     assert replaced(split(shared, earlier=earlier)[0]) == [(2, shared)]
-    earlier = sources(3, (Segment(shared),)) + sources(4, (Segment(shared),))
+    earlier = sources(3, shared) + sources(4, shared)
     assert replaced(split(shared, earlier=earlier)[0]) == [(3, shared)]
 
 
@@ -212,9 +214,9 @@ def test_a_block_whose_label_is_unclear_is_no_source() -> None:
     assert [replaced(segments) for segments in found] == [[], [], []]
 
 
-def test_hints_in_a_source_are_no_source() -> None:
+def test_what_a_text_does_not_show_as_its_own_is_no_source() -> None:
     shared, rest = prose(12, 30), prose(13, 30)
-    made = sources(1, (Segment(shared, 9), Segment(rest)))
+    made = sources_in(f"{shared}{rest}", [(1, len(shared), len(rest))])
     assert [(source.label, source.text) for source in made] == [(1, rest)]
     assert split(shared, earlier=made) == ((Segment(shared),),)
     assert replaced(split(rest, earlier=made)[0]) == [(1, rest)]
@@ -224,8 +226,9 @@ def test_sources_in_a_rendered_text() -> None:
     one, two = prose(14, 30), prose(15, 30)
     text = f"[Doc 1]\n===\n{one}\n===\n[Doc 2]\n===\n{two}\n==="
     made = sources_in(text, [(1, text.index(one), len(one)), (2, text.index(two), len(two)), (2, 0, 5)])
-    assert made == sources(1, (Segment(one),)) + sources(2, (Segment(two),))
-    assert [source.anchors for source in made] == [anchors(one), anchors(two)]
+    assert made == sources(1, one) + sources(2, two)
+    assert [source.anchors for source in made] == [scan([text]).tables()[0] for text in (one, two)]
+    assert sources_in(text, []) == sources_in(text, [(1, 0, MIN_SPAN - 1)]) == ()
 
 
 def test_a_span_that_is_no_longer_than_its_hint_stays() -> None:
@@ -274,7 +277,7 @@ generated = st.lists(st.tuples(pieces, st.sampled_from(["", " ", "\n", "\n\n"]))
 @settings(max_examples=300, deadline=None)
 @example(["a" * 300, "a" * 900, "ab" * 500], ["a" * 100])
 def test_spans_lose_nothing(rows: list[str], before: list[str]) -> None:
-    earlier = tuple(source for label, text in enumerate(before, 1) for source in sources(label, (Segment(text),)))
+    earlier = tuple(source for label, text in enumerate(before, 1) for source in sources(label, text))
     split(*rows, earlier=earlier)
 
 
@@ -331,7 +334,7 @@ def test_p16_same_bytes_under_any_hash_seed() -> None:
         "pick = random.Random(3)\n"
         "text = ' '.join(f'w{pick.randrange(10**6)}' for _ in range(900))\n"
         "rows = [(n, text[n * 90 : n * 90 + 600]) for n in range(1, 40)]\n"
-        "earlier = dedup.sources(90, (dedup.Segment(text[:3000]),)) + dedup.sources(91, (dedup.Segment(text[90:]),))\n"
+        "earlier = dedup.sources_in(text, [(90, 0, 3000), (91, 90, len(text) - 90)])\n"
         "result = dedup.split_blocks(rows, earlier, span_hint='(see {label})', count=tokens.estimate_tokens)\n"
         "print(hashlib.sha256(repr((result, dedup.profile(text))).encode()).hexdigest())\n"
     )

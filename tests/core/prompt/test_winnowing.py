@@ -1,5 +1,7 @@
 """Anchors: few, the same wherever a text stands, and shared by texts that share a run."""
 
+from collections import Counter
+
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ texts = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(), max_size=20
 
 
 def anchors(text: str) -> dict[int, int]:
-    return scan([text]).of(0)
+    return scan([text]).tables()[0]
 
 
 def winnowed(text: str) -> list[tuple[int, int]]:
@@ -33,10 +35,31 @@ def winnowed(text: str) -> list[tuple[int, int]]:
 @settings(deadline=None)
 @given(texts)
 def test_anchors_are_what_the_definition_says(text: str) -> None:
-    found = winnowed(text)
-    kept = [mark for number, mark in enumerate(found) if number == 0 or found[number - 1][1] != mark[1]]
-    assert scan([text]).marks(0) == kept
-    assert anchors(text) == {key: at for at, key in reversed(kept)}
+    assert anchors(text) == {key: at for at, key in reversed(winnowed(text))}
+
+
+@settings(deadline=None)
+@given(st.lists(texts, max_size=4), texts, st.sets(st.integers(0, 2**32 - 1), max_size=2))
+def test_marks_are_the_anchors_that_occur_again_or_are_known(rows: list[str], other: str, strange: set[int]) -> None:
+    found, known = [winnowed(text) for text in rows], {*anchors(other), *strange}
+    uses = Counter(key for own in found for _, key in own)
+    expected = [
+        [
+            (at, key)
+            for number, (at, key) in enumerate(own)
+            if (uses[key] > 1 or key in known) and (number == 0 or own[number - 1][1] != key)
+        ]
+        for own in found
+    ]
+    assert scan(rows).marks(known) == expected
+
+
+def test_what_occurs_once_and_is_unknown_has_no_mark() -> None:
+    text = prose(1, 60)
+    every = [sorted((at, key) for key, at in anchors(text).items())]
+    assert scan([text]).marks() == [[]]
+    assert scan([text, text]).marks() == every * 2
+    assert scan([text]).marks(anchors(text)) == every
 
 
 @given(texts, st.text(st.characters(), min_size=CERTAIN, max_size=90), texts, texts, texts)
@@ -50,9 +73,9 @@ def test_a_shared_run_has_a_shared_anchor(a: str, run: str, b: str, c: str, d: s
 
 @given(st.lists(texts, max_size=6))
 def test_anchors_of_a_text_do_not_depend_on_its_neighbours(rows: list[str]) -> None:
-    found = scan(rows)
+    tables = scan(rows).tables()
     for number, text in enumerate(rows):
-        assert found.of(number) == anchors(text)
+        assert tables[number] == anchors(text)
         assert all(0 <= at <= len(text) - WINDOW for at in anchors(text).values())
 
 
@@ -69,4 +92,5 @@ def test_long_texts_are_scanned_one_by_one() -> None:
     rows = [prose(seed, 20_000)[:MAX_TEXT] for seed in range(5)]
     found = scan(rows)
     assert sum(map(len, rows)) > 1 << 20
-    assert [found.of(number) for number in range(5)] == [anchors(text) for text in rows]
+    assert found.tables() == [anchors(text) for text in rows]
+    assert scan([*rows, rows[0]]).marks()[0] == sorted((at, key) for key, at in anchors(rows[0]).items())

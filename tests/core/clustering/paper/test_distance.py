@@ -8,18 +8,10 @@ from scipy.spatial.distance import squareform
 import contextpilot_core.clustering.paper.distance as module
 from contextpilot_core.clustering.paper.distance import pairwise_distances
 from contextpilot_core.errors import TooManyContextsError
+from tests.core.plain_distance import distance
 
 contexts = st.lists(st.lists(st.integers(0, 9), max_size=7, unique=True), max_size=10)
 alphas = st.sampled_from([0.001, 0.004, 0.01])
-
-
-def distance(a: list[int], b: list[int], alpha: float = 0.001) -> float:
-    """Eq. 1 as it is written."""
-    shared = set(a) & set(b)
-    if not shared:
-        return 1.0
-    gaps = sum(abs(a.index(block) - b.index(block)) for block in shared)
-    return 1 - len(shared) / max(len(a), len(b)) + alpha * gaps / len(shared)
 
 
 A, B, C, D = [3, 5, 1, 7], [2, 6, 3, 5], [3, 5, 8, 9], [2, 6, 4, 0]

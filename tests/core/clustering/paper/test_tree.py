@@ -172,7 +172,7 @@ def replant(node: ContextNode, own: tuple[int, ...]) -> None:
     ],
 )
 def test_check_integrity_names_the_damage(built: ContextTree, damage: Callable[..., object], words: str) -> None:
-    root, leaf = built.search([]).node, built.search([1, 2, 3]).node
+    root, leaf = built.search([]), built.search([1, 2, 3])
     assert leaf.own == (3,)
     damage(root, leaf.parent, leaf)
     with pytest.raises(IntegrityError, match=words):
@@ -180,7 +180,7 @@ def test_check_integrity_names_the_damage(built: ContextTree, damage: Callable[.
 
 
 def test_an_inner_node_without_blocks_is_found(built: ContextTree) -> None:
-    replant(built.search([1, 2]).node, ())
+    replant(built.search([1, 2]), ())
     with pytest.raises(IntegrityError, match="adds no block, so no search can find it"):
         built.check_integrity()
 
