@@ -3,8 +3,8 @@
 import hashlib
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.types import Message
@@ -36,8 +36,7 @@ Seal = Callable[[bytes], bytes]
 """Turns a digest into the form by which it is known: keyed, when processes share what they know of digests."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryMessage:
+class HistoryMessage(NamedTuple):
     """One message that stands before the new context, as it was when it was given.
 
     ``text`` is None where no hint may ever point. ``key`` finds what is known of it: a text that may be pointed to is
@@ -92,8 +91,8 @@ def history_of(messages: Sequence[Message], instructions: str, seal: Seal) -> tu
 
 
 def _history_message(message: Message, seal: Seal) -> HistoryMessage:
-    try:
-        message = {key: _copied(value) for key, value in message.items()}  # callers may change theirs before we render
+    try:  # callers may change theirs before we render
+        message = {key: value if isinstance(value, str) else _copied(value) for key, value in message.items()}
     except RecursionError:
         raise RequestError(_ENDLESS) from None
     text = message_text(message)
@@ -135,19 +134,28 @@ def message_digest(message: Message, text_digest: bytes | None = None) -> bytes:
     other. Every part is framed, so no text can imitate another field. Raises `RequestError` for a message that
     contains itself.
     """
+    role, content = message.get("role"), message.get("content")
+    if len(message) == 2 and isinstance(role, str) and isinstance(content, str):
+        return hashlib.sha256(_frame(role) + (text_digest or body_digest(content))).digest()
     extra = {key: value for key, value in message.items() if key not in ("role", "content") and value is not None}
     text = message_text(message)
-    head = [message.get("role"), extra, None if text is not None else message.get("content"), text is not None]
-    if not extra and text is not None and isinstance(head[0], str):
-        framed = f"[{json.dumps(head[0])},{{}},null,true]"
-    else:
-        try:
-            framed = _dump(head)
-        except RecursionError:
-            raise RequestError(_ENDLESS) from None
+    try:
+        framed = _framed([role, extra, None if text is not None else content, text is not None])
+    except RecursionError:
+        raise RequestError(_ENDLESS) from None
     if text is not None and text_digest is None:
-        text_digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    return hashlib.sha256(f"{framed}\n".encode("utf-8", "surrogatepass") + (text_digest or b"")).digest()
+        text_digest = body_digest(text)
+    return hashlib.sha256(framed + (text_digest or b"")).digest()
+
+
+@lru_cache(maxsize=64)
+def _frame(role: str) -> bytes:
+    """Return the frame of a message that is text alone: histories hold mostly such, in few roles."""
+    return _framed([role, {}, None, True])
+
+
+def _framed(head: Sequence[object]) -> bytes:
+    return f"{_dump(head)}\n".encode("utf-8", "surrogatepass")
 
 
 class HistoryDigest:

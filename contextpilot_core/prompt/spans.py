@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from contextpilot_core.prompt.boundaries import is_structured, whole_words
 from contextpilot_core.prompt.winnowing import CERTAIN, WINDOW, scan
@@ -107,7 +108,7 @@ def common_marks(bodies: Sequence[str], earlier: Sequence[SpanSource]) -> list[l
     """Return, per body, the anchors that it shares with itself, another one or an earlier source, in any order."""
     found = scan(bodies)
     own = set(found.hashes.tolist()) if earlier else set()
-    return found.marks({key for source in earlier for key in own & source.anchors.keys()})
+    return found.marks(own.intersection(chain.from_iterable([source.anchors for source in earlier])))
 
 
 def split_blocks(
@@ -236,6 +237,8 @@ def _common_run(body: str, at: int, text: str, there: int, floor: int) -> tuple[
 
 def _grow(equal: Callable[[int], bool], limit: int) -> int:
     """Return the greatest n up to ``limit`` with ``equal(n)``, true up to some n and false beyond."""
+    if equal(limit):
+        return limit
     size = min(WINDOW, limit)
     while size < limit and equal(size):
         size = min(2 * size, limit)

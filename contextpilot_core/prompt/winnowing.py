@@ -42,13 +42,17 @@ class Scan:
 
         Of neighbours with one hash (a text of short period) the first.
         """
+        if not len(self.hashes):
+            return [[] for _ in self.starts[1:]]
         order = np.argsort(self.hashes, kind="stable")
         ascending = self.hashes[order]
         equal = ascending[1:] == ascending[:-1]
         again = np.zeros(len(order), np.bool_)
         again[order[1:][equal]] = again[order[:-1][equal]] = True
         if known:
-            again |= np.isin(self.hashes, np.fromiter(known, np.uint32, len(known)))
+            keys = np.fromiter(known, np.uint32, len(known))
+            first = np.minimum(np.searchsorted(ascending, keys), len(order) - 1)
+            again[order[first[ascending[first] == keys]]] = True  # the only place: those of others are marked above
         texts: list[list[tuple[int, int]]] = [[] for _ in self.starts[1:]]
         places = np.flatnonzero(again)
         if not len(places):
@@ -56,9 +60,9 @@ class Scan:
         owner = np.searchsorted(self.starts, self.positions, side="right") - 1
         repeated = (self.hashes[1:] == self.hashes[:-1]) & (owner[1:] == owner[:-1])
         places = places[~np.concatenate([[False], repeated])[places]]
-        offsets = self.positions[places] - np.asarray(self.starts)[owner[places]]
-        for number, offset, key in zip(owner[places], offsets.tolist(), self.hashes[places].tolist(), strict=True):
-            texts[number].append((offset, key))
+        found = zip(owner[places].tolist(), self.positions[places].tolist(), self.hashes[places].tolist(), strict=True)
+        for number, position, key in found:
+            texts[number].append((position - self.starts[number], key))
         return texts
 
 
