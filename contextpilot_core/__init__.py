@@ -1,9 +1,7 @@
 """The reuse engine: plans retrieval-augmented prompts so that they share prefixes with what is cached."""
 
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.engine.engine import ReuseEngine
-from contextpilot_core.engine.observer import Observer
-from contextpilot_core.engine.scheduler import WindowScheduler
+from contextpilot_core.engine import Observer, ReuseEngine, WindowScheduler
 from contextpilot_core.errors import (
     ConfigError,
     ContextPilotError,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from contextpilot_core.checks import whole_number
 from contextpilot_core.config import EngineConfig
-from contextpilot_core.engine.engine import ReuseEngine
+from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import TraceError
 from contextpilot_core.plan import BatchPlan, Plan
 from contextpilot_core.replay.figures import net_reuse, reuse, upper_bound
