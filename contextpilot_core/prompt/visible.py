@@ -36,7 +36,7 @@ class MessageRecord:
     highest: int
     path: tuple[tuple[bytes, int], ...]
     pieces: tuple[tuple[int, int, int], ...]
-    _sources: list[SpanSource] = field(default_factory=list, repr=False)
+    _sources: list[SpanSource] = field(default_factory=list, repr=False, compare=False)
 
     def sources(self, text: str) -> Sequence[SpanSource]:
         """Return the literal runs with their anchors; ``text`` is the message's. Worked out once per record."""
