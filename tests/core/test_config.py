@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import pickle
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,55 @@ def test_defaults():
     assert config.strategy == "greedy"
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.note = "full"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"cache_tokens": None, "quotas": None},
+        {"quotas": {}},
+        {"budget": 3, "pinned": 0},
+        {"budget": 3, "pinned": 3},
+        {"alpha": 0.01, "in_flight_seconds": 1, "message_seconds": float("inf")},
+        {"renderer": str, "hint": "{label}", "unlabelled_hint": "no number", "span_hint": "{label} {label}"},
+        {"strategy": "paper", "schedule": "arrival", "note": "none", "linkage": "single", "dedup": False},
+    ],
+)
+def test_values_inside_their_rule_stay_as_they_are(fields: dict[str, Any]):
+    config = EngineConfig(**fields)
+    assert {name: getattr(config, name) for name in fields} == fields
+    assert dataclasses.replace(config) == config
+
+
+def test_every_field_is_explained():
+    said = (EngineConfig.__doc__ or "").split("Attributes:")[1]
+    assert [line.split(":")[0].strip() for line in said.strip().splitlines()] == [
+        field.name for field in dataclasses.fields(EngineConfig)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"strategy": "best"}, "'best' is not one of 'greedy', 'paper', 'none'; choose"),
+        ({"kv_block": True}, "kv_block=True must be a whole number of at least 1; 16 is usual"),
+        ({"cache_tokens": 0}, "cache_tokens=0 must be .* of at least 1; give the server's cache size, or None"),
+        ({"in_flight_seconds": -1}, "in_flight_seconds=-1 must be a number above 0; give seconds, 60 is usual"),
+        ({"alpha": 1}, "alpha=1 must be a number of at least 0.001 and of at most 0.01; 0.001 is usual"),
+        ({"quotas": {"t": 0}}, r"quotas\['t'\]=0 must be a whole number of at least 1; .* leave its namespace out"),
+        ({"quotas": [("t", 5)]}, "quotas is a list; it must map namespaces"),
+        ({"budget": 3}, "budget=3 and pinned=None belong together; give both or neither"),
+        ({"budget": 3, "pinned": 4}, "pinned=4 must be a whole number from 0 to 3"),
+        ({"hint": "see above"}, r"hint='see above' must hold '\{label\}', or the hint names nothing"),
+        ({"span_hint": "a\nb"}, "must be one line of text"),
+        ({"dedup": 1}, "dedup=1 must be True or False; False sends repeats again"),
+        ({"renderer": "x"}, "renderer='x' must be a function of a block, or None"),
+    ],
+)
+def test_an_error_says_value_rule_and_fix(fields: dict[str, Any], words: str):
+    with pytest.raises(ConfigError, match=words):
+        EngineConfig(**fields)
 
 
 @pytest.mark.parametrize(
@@ -34,16 +84,28 @@ def test_defaults():
         {"max_visits": 0},
         {"max_requests": -1},
         {"max_messages": "9"},
+        {"max_visits": 2.0},
         {"in_flight_seconds": 0},
+        {"in_flight_seconds": True},
         {"in_flight_seconds": float("nan")},
         {"message_seconds": None},
+        {"message_seconds": "60"},
         {"alpha": 0.5},
+        {"alpha": 0.0005},
+        {"dedup": "no"},
+        {"span_dedup": None},
+        {"renderer": 5},
         {"hint": ""},
-        {"span_hint": "a\nb"},
+        {"hint": None},
+        {"hint": "see above"},
+        {"span_hint": "a\nb {label}"},
+        {"span_hint": "{labels}"},
+        {"unlabelled_hint": " "},
         {"budget": 3},
         {"pinned": 3},
         {"budget": 3, "pinned": 4},
         {"pinned": 0, "budget": 0},
+        {"budget": 3, "pinned": -1},
     ],
 )
 def test_values_outside_their_rule_name_themselves(fields: dict[str, object]):

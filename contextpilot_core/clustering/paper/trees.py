@@ -1,5 +1,6 @@
 """The trees of strategy "paper" in one namespace: one for everything that stands behind the same head."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from contextpilot_core.cache import Path
@@ -65,5 +66,5 @@ class PaperTrees:
         """Raise `IntegrityError` unless trees and requests agree."""
         for tree in self._trees.values():
             tree.check_integrity()
-        if sum(len(tree) for tree in self._trees.values()) != len(self._tree_of):
+        if Counter(self._tree_of.values()) != {head: len(tree) for head, tree in self._trees.items()}:
             raise IntegrityError("a request of the paper's trees is not recorded, or the reverse")
