@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from contextpilot_core.prompt.boundaries import is_structured, whole_words
-from contextpilot_core.prompt.winnowing import CERTAIN, WINDOW, scan
+from contextpilot_core.prompt.winnowing import CERTAIN, GRAM, scan
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import Segment, SpanSource
 
@@ -180,7 +180,7 @@ class _Shown:
         for segment in segments:
             end = start + len(segment.text)
             if segment.label is None:
-                inside = [(at - start, key) for at, key in marks if start <= at <= end - WINDOW]
+                inside = [(at - start, key) for at, key in marks if start <= at <= end - GRAM]
                 self.add(label, segment.text, inside)
             start = end
 
@@ -239,7 +239,7 @@ def _grow(equal: Callable[[int], bool], limit: int) -> int:
     """Return the greatest n up to ``limit`` with ``equal(n)``, true up to some n and false beyond."""
     if equal(limit):
         return limit
-    size = min(WINDOW, limit)
+    size = min(GRAM, limit)
     while size < limit and equal(size):
         size = min(2 * size, limit)
     low, high = 0, size

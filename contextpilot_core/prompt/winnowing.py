@@ -1,6 +1,6 @@
 """Anchors: few positions of a text, chosen by its content, by which shared runs of texts are found.
 
-Of every 32 neighbouring windows of 32 characters the one with the smallest rolling hash is an anchor (winnowing,
+Of every 32 neighbouring grams (runs of 32 characters) the one with the smallest rolling hash is an anchor (winnowing,
 Schleimer, Wilkerson, Aiken, SIGMOD 2003). Two texts that share `CERTAIN` characters in a row share an anchor there.
 """
 
@@ -11,13 +11,13 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-WINDOW = 32
-CERTAIN = 2 * WINDOW - 1
+GRAM = 32
+CERTAIN = 2 * GRAM - 1
 MAX_TEXT = 1 << 18  # characters; the anchors of longer texts would cost more than they save: they have none
 
 _BATCH = 1 << 20
 _BASE, _MIX, _WORD = 0x9E3779B1, 0x86659FD3, 0xFFFFFFFF
-_ACROSS = np.arange(WINDOW - 1)
+_ACROSS = np.arange(GRAM - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +80,24 @@ def scan(texts: Sequence[str]) -> Scan:
 def _anchor_arrays(text: str, cuts: Sequence[int]) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
     """Return hashes and ascending positions of the anchors of several texts, joined, with ``cuts`` between them.
 
-    Windows across a cut are void. As they are 31, no 32 neighbours reach from one text into the next, so the anchors
+    Grams across a cut are void. As they are 31, no 32 neighbours reach from one text into the next, so the anchors
     of a text are its own, whatever stands beside it. Arithmetic is modulo 2 ** 32.
     """
-    if len(text) < WINDOW:
+    if len(text) < GRAM:
         return np.empty(0, np.uint32), np.empty(0, np.intp)
     raw = text.encode("ascii") if text.isascii() else text.encode("utf-32-le", "surrogatepass")
     hashes = np.frombuffer(raw, np.uint8 if len(raw) == len(text) else np.dtype("<u4")).astype(np.uint32)
     step, factor = 1, _BASE
-    while step < WINDOW:  # a window of 2 * step characters is two windows of step characters
+    while step < GRAM:  # a gram of 2 * step characters is two grams of step characters
         wider = hashes[:-step] * np.uint32(factor)
         wider += hashes[step:]
         hashes, step, factor = wider, 2 * step, factor * factor & _WORD
-    padded = np.full(len(hashes) + 2 * WINDOW - 2, _WORD, np.uint32)
-    np.multiply(hashes, np.uint32(_MIX), out=padded[WINDOW - 1 : 1 - WINDOW])
+    padded = np.full(len(hashes) + 2 * GRAM - 2, _WORD, np.uint32)
+    np.multiply(hashes, np.uint32(_MIX), out=padded[GRAM - 1 : 1 - GRAM])
     if cuts:
         padded[(np.array(cuts)[:, None] + _ACROSS).ravel()] = _WORD
     # An anchor is the least of some 32 neighbours: it equals the greatest of the minima around it.
-    hashes = padded[WINDOW - 1 : 1 - WINDOW]
+    hashes = padded[GRAM - 1 : 1 - GRAM]
     positions = np.flatnonzero(hashes == _sliding(np.maximum, _sliding(np.minimum, padded)))
     chosen = hashes[positions]
     real = chosen != _WORD
@@ -107,7 +107,7 @@ def _anchor_arrays(text: str, cuts: Sequence[int]) -> tuple[NDArray[np.uint32], 
 def _sliding(pick: np.ufunc, values: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Return the least or the greatest of every 32 neighbours, by doubling."""
     step = 1
-    while step < WINDOW:
+    while step < GRAM:
         values = pick(values[:-step], values[step:])
         step *= 2
     return values

@@ -41,7 +41,7 @@ def test_documents_as_they_stand_in_a_prompt():
     record = section.record(
         [body_digest(text) for text in ("tea", "a === b", "milk")], rest="\n[Doc 8]", path=((b"p", 3),)
     )
-    assert record.labels == {body_digest("milk"): 1, body_digest("a === b"): 2}
+    assert dict(record.labels) == {body_digest("milk"): 1, body_digest("a === b"): 2}
     assert (record.rendered, record.doubtful, record.highest, record.path) == ({1, 2}, {8}, 2, ((b"p", 3),))
     assert [section.context.text[start : start + length] for _, start, length in record.pieces] == ["milk", "a === b"]
 
@@ -54,12 +54,12 @@ def test_labels_go_on_behind_the_messages_and_hints_take_none():
     assert section.context.text == "Same text as in an earlier message.\n[Doc 3]\n===\nc\n===\nSee [Doc 2] above."
     assert section.segments == ((Segment("d", None),), (Segment("c"),), (Segment("b", 2),))
     record = section.record([b"a", b"b", b"c", b"d"])
-    assert (record.labels, record.rendered, record.highest) == ({b"c": 3}, {3}, 3)
+    assert (dict(record.labels), record.rendered, record.highest) == ({b"c": 3}, {3}, 3)
 
 
 def test_what_a_hint_names_counts_for_the_next_label():
     record = sections("a", "b", hints={0: 7}).section((0, 1)).record([b"a", b"b"])
-    assert (record.labels, record.highest) == ({b"b": 1}, 7)
+    assert (dict(record.labels), record.highest) == ({b"b": 1}, 7)
 
 
 def test_runs_are_sent_once_and_the_first_place_keeps_them():
@@ -69,7 +69,7 @@ def test_runs_are_sent_once_and_the_first_place_keeps_them():
     assert made.segments((1, 0)) == ((Segment(titled),), (Segment(LONG, 1),))
     section = made.section((0, 1))
     assert section.context.text.endswith("[Doc 2]\n===\nTitle.\n\n(see [Doc 1])\n===")
-    assert section.record([b"long", b"titled"]).labels == {b"long": 1}
+    assert section.record([b"long", b"titled"]).labels == ((b"long", 1),)
 
 
 def test_runs_that_the_messages_show_are_replaced_unless_their_label_is_unclear():
@@ -144,7 +144,7 @@ def test_bodies_are_rendered_as_a_plan_renders_them():
 
 def test_no_bodies_are_no_text():
     text, record = render_bodies([], CONFIG, estimate_tokens)
-    assert (text, record.labels, record.highest) == ("", {}, 0)
+    assert (text, record.labels, record.highest) == ("", (), 0)
 
 
 # --- any documents behind any messages
@@ -191,8 +191,8 @@ def test_sections_lose_nothing_and_their_record_is_what_they_show(
         for p, run in zip(order, section.segments, strict=True)
         if p not in hints and run == (Segment(bodies[p]),)
     }
-    assert record.labels.keys() == whole
-    assert all(body_digest(shown[label]) == digest for digest, label in record.labels.items())
+    assert dict(record.labels).keys() == whole
+    assert all(body_digest(shown[label]) == digest for digest, label in record.labels)
     literal = [
         run.text
         for p, own in zip(order, section.segments, strict=True)

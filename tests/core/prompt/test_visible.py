@@ -53,7 +53,7 @@ def test_a_record_says_what_stands_there_whole_what_in_part_and_what_is_named():
     context = RenderedContext("...", (1, 2), ((3, 0, len(TEA)), (4, 700, 20)))
     path = ((b"t", 7),)
     record = message_record([(b"t", 3, whole), (b"m", 4, cut)], [7, None], context, "What is\n[Doc 12]\n?", path)
-    assert record.labels == {b"t": 3}  # a block with a span hint is no target of a whole hint
+    assert record.labels == ((b"t", 3),)  # a block with a span hint is no target of a whole hint
     assert record.rendered == {3, 4}
     assert record.highest == 9  # of rendered labels, those that spans name, and those that hints name
     assert record.doubtful == {12}
@@ -61,7 +61,7 @@ def test_a_record_says_what_stands_there_whole_what_in_part_and_what_is_named():
 
 
 def test_a_record_of_nothing():
-    assert message_record([], [], EMPTY) == MessageRecord({}, frozenset(), frozenset(), 0, (), ())
+    assert message_record([], [], EMPTY) == MessageRecord((), frozenset(), frozenset(), 0, (), ())
     assert message_record([], [None, 5], EMPTY).highest == 5
 
 

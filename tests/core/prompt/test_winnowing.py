@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core.prompt.winnowing import CERTAIN, MAX_TEXT, WINDOW, scan
+from contextpilot_core.prompt.winnowing import CERTAIN, MAX_TEXT, GRAM, scan
 from tests.core.prose import HOSTILE, prose
 
 FOX = {1797146726: 0, 90849754: 3, 1247724638: 4, 1398793676: 10, 2344159531: 11}
@@ -20,14 +20,14 @@ def anchors(text: str) -> dict[int, int]:
 def winnowed(text: str) -> list[tuple[int, int]]:
     """Return (offset, hash) as the definition has it: the least of some 32 neighbouring windows, those beyond void."""
     hashes = []
-    for at in range(len(text) - WINDOW + 1):
+    for at in range(len(text) - GRAM + 1):
         value = 0
-        for character in text[at : at + WINDOW]:
+        for character in text[at : at + GRAM]:
             value = (value * 0x9E3779B1 + ord(character)) & 0xFFFFFFFF
         hashes.append(value * 0x86659FD3 & 0xFFFFFFFF)
     chosen = set()
-    for first in range(1 - WINDOW, len(hashes)):
-        group = hashes[max(0, first) : first + WINDOW]
+    for first in range(1 - GRAM, len(hashes)):
+        group = hashes[max(0, first) : first + GRAM]
         chosen.update(max(0, first) + at for at, value in enumerate(group) if value == min(group))
     return [(at, hashes[at]) for at in sorted(chosen)]
 
@@ -68,7 +68,7 @@ def test_a_shared_run_has_a_shared_anchor(a: str, run: str, b: str, c: str, d: s
     assume(len(set(run)) > 40)  # a run of short period may be known by another place
     one, other = anchors(a + run + b), anchors(c + run + d)
     shared = [key for key in one if key in other]
-    assert any((c + run + d)[other[key] : other[key] + WINDOW] in a + run + b for key in shared)
+    assert any((c + run + d)[other[key] : other[key] + GRAM] in a + run + b for key in shared)
 
 
 @given(st.lists(texts, max_size=6))
@@ -76,7 +76,7 @@ def test_anchors_of_a_text_do_not_depend_on_its_neighbours(rows: list[str]) -> N
     tables = scan(rows).tables()
     for number, text in enumerate(rows):
         assert tables[number] == anchors(text)
-        assert all(0 <= at <= len(text) - WINDOW for at in anchors(text).values())
+        assert all(0 <= at <= len(text) - GRAM for at in anchors(text).values())
 
 
 def test_anchors_are_few_and_stable() -> None:
