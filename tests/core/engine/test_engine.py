@@ -21,13 +21,11 @@ from contextpilot_core import (
     ContextBlock,
     ContextPilotError,
     ContextRequest,
-    DuplicateRequestError,
     EngineConfig,
     RequestError,
     RequestTypeError,
     ReuseEngine,
 )
-from contextpilot_core.testing import ManualClock
 from tests.core.conftest import body
 from tests.parsing import ParsedBlock, parse_context
 
@@ -147,155 +145,6 @@ def test_selection_by_rank_needs_no_note():
     engine.plan([A, C])
     plan = engine.plan([A, B, C])
     assert (plan.order, plan.moved, plan.annotation) == ((0, 2), False, "")
-
-
-def test_learnt_orders_are_followed_before_anything_is_cached():
-    engine = ReuseEngine(EngineConfig(note="none"))
-    engine.warm([request("a", "b", "x"), request("b", "a", "y")])
-    assert engine.stats().cached_tokens == 0
-    first = engine.plan([C, B, A])
-    assert set(first.order[:2]) == {1, 2}
-    engine.check_integrity()
-    engine.reset()
-    assert engine.plan([C, B, A]).order == (0, 1, 2)
-
-
-# -- flight ------------------------------------------------------------------------------------------------------
-
-
-def test_a_plan_in_flight_is_visible_and_can_be_committed_twice():
-    engine = ReuseEngine(EngineConfig(note="none"))
-    plan = engine.plan([A, B], commit=False)
-    assert engine.stats().in_flight == 1
-    assert engine.plan([B, A]).order == (1, 0)
-    assert engine.commit(plan)
-    assert engine.commit(plan)
-    assert engine.stats().committed == 2
-    assert not engine.abandon(plan)
-
-
-def test_an_abandoned_plan_leaves_nothing():
-    engine = ReuseEngine(EngineConfig(note="none"))
-    plan = engine.plan([A, B], commit=False)
-    assert plan.messages
-    assert engine.abandon(plan)
-    assert not engine.abandon(plan)
-    assert not engine.commit(plan)
-    assert engine.plan([B, A], request_id=plan.request_id).order == (0, 1)
-    engine.check_integrity()
-
-
-def test_a_plan_in_flight_expires():
-    clock = ManualClock()
-    engine = ReuseEngine(EngineConfig(note="none", in_flight_seconds=60), clock=clock)
-    plan = engine.plan([A, B], commit=False)
-    clock.advance(59)
-    assert engine.stats().in_flight == 1
-    clock.advance(1)
-    assert not engine.commit(plan)
-    stats = engine.stats()
-    assert (stats.in_flight, stats.expired, stats.cached_tokens, stats.known_blocks) == (0, 1, 0, 0)
-
-
-def test_plans_of_a_reset_or_another_engine_are_not_committed():
-    engine = ReuseEngine()
-    plan = engine.plan([A], commit=False)
-    done = engine.plan([B])
-    assert not ReuseEngine().commit(plan)
-    engine.reset()
-    assert not engine.commit(plan)
-    assert not engine.commit(done)
-    assert not engine.abandon(plan)
-    with pytest.raises(RequestTypeError, match="Plan"):
-        engine.commit("r1")  # type: ignore[arg-type]
-
-
-def test_a_live_request_id_is_refused_before_anything_changes():
-    engine = ReuseEngine()
-    engine.plan([A], request_id="mine")
-    before = engine.stats()
-    with pytest.raises(DuplicateRequestError, match="'mine' is already live"):
-        engine.plan([B], request_id="mine")
-    with pytest.raises(ValueError, match="already live"):
-        engine.plan_batch([request("c", request_id="new"), request("d", request_id="mine")])
-    with pytest.raises(DuplicateRequestError):
-        engine.plan_batch([request("c", request_id="twice"), request("d", request_id="twice")])
-    assert engine.stats() == before
-    engine.check_integrity()
-    engine.plan([A], request_id="mine", namespace="other")
-    engine.plan([A], request_id="new")
-    engine.plan([A], request_id="twice")
-
-
-def test_generated_ids_skip_live_ones():
-    engine = ReuseEngine()
-    engine.plan([A], request_id="r1")
-    assert engine.plan([A]).request_id == "r2"
-
-
-def test_committing_an_evicted_plan_returns_false():
-    engine = ReuseEngine()
-    plan = engine.plan([A], request_id="x")
-    assert engine.commit(plan)
-    engine.evict(["x"])
-    assert not engine.commit(plan)
-    engine.plan([A], request_id="x")
-    assert not engine.commit(plan)
-
-
-# -- batches -----------------------------------------------------------------------------------------------------
-
-
-def test_p1_every_plan_of_a_batch_belongs_to_its_request():
-    engine = ReuseEngine()
-    engine.plan([A, B, C])
-    requests = [request("b", "a", "x", query="0"), request("q", query="1"), request("a", "b", "y", query="2")]
-    batch = engine.plan_batch(requests)
-    assert sorted(batch.schedule) == [0, 1, 2]
-    for given, plan in zip(requests, batch.plans, strict=True):
-        assert plan.request.query == given.query
-        assert sorted(block.text for block in plan.blocks) == sorted(map(str, given.blocks))
-        assert plan.messages[-1]["content"].endswith(given.query)
-    assert [plan.request.query for plan in batch.in_schedule()] == [requests[i].query for i in batch.schedule]
-
-
-def test_a_batch_makes_shared_prefixes_and_sends_families_together():
-    engine = ReuseEngine()
-    batch = engine.plan_batch(
-        [request("a", "b", "x"), request("p", "q", "1"), request("y", "b", "a"), request("q", "2", "p")]
-    )
-    texts = [plan.context.text for plan in batch.plans]
-    together = [position % 2 for position in batch.schedule]
-    assert together in ([0, 0, 1, 1], [1, 1, 0, 0])
-    for one, other in ((0, 2), (1, 3)):
-        shared = batch.plans[one].context.ends[1]
-        assert texts[one][:shared] == texts[other][:shared]
-    assert sum(plan.expected_reused_tokens for plan in batch) > 0
-
-
-def test_turns_of_one_session_keep_their_order_in_a_batch():
-    rng = random.Random(4)
-    requests = [
-        ContextRequest(
-            blocks=[body(name) for name in rng.sample("abcdefgh", 4)],
-            session_id=rng.choice(["s1", "s2", None]),
-        )
-        for _ in range(40)
-    ]
-    schedule = ReuseEngine().plan_batch(requests).schedule
-    for session in ("s1", "s2"):
-        turns = [position for position in schedule if requests[position].session_id == session]
-        assert turns == sorted(turns)
-
-
-def test_a_batch_in_flight_is_committed_one_by_one():
-    engine = ReuseEngine()
-    batch = engine.plan_batch([request("a", "b"), request("b", "a")], commit=False)
-    assert engine.stats().in_flight == 2
-    assert engine.commit(batch.plans[0])
-    assert engine.abandon(batch.plans[1])
-    engine.check_integrity()
-    assert engine.stats().live_requests == 1
 
 
 def test_async_forms_equal_the_sync_ones():
@@ -591,25 +440,6 @@ def test_a_wrong_token_counter_is_named(answer: object, rule: str):
             call()
     assert engine.stats().known_blocks == 0
     engine.check_integrity()
-
-
-@pytest.mark.parametrize("strategy", ["greedy", "paper"])
-def test_a_batch_that_breaks_off_leaves_nothing(strategy: str):
-    def count(text: str) -> int:
-        if text.startswith("Relevance"):
-            raise ZeroDivisionError
-        return len(text) // 4
-
-    engine = ReuseEngine(EngineConfig(strategy=strategy), token_counter=count)  # type: ignore[arg-type]
-    batch = [request("x", "a", "b"), request("y", "b", "a"), request("z", "a", "b")]
-    with pytest.raises(ZeroDivisionError):
-        engine.plan_batch(batch)
-    engine.check_integrity()
-    space = engine._namespaces._known["default"]
-    assert engine.stats().live_requests == 0
-    assert not space._opened
-    assert engine.stats().known_blocks == 0
-    assert strategy == "greedy" or not space.index.paper.knows(())
 
 
 def test_callables_are_checked_when_the_engine_is_made():
