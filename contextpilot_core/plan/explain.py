@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from contextpilot_core.types import PlanReport
+
 _PITCH, _ROW, _GAP = 34, 28, 56  # pixels: from row to row, of a row, between the columns
 _SHARED, _NEW, _HINT = "#12a36b", "#8a8f98", "#3f7fe0"
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -34,17 +36,13 @@ class ItemView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanView:
-    """What `explain_plan` and `plan_html` show. ``dropped``, ``unselected``: positions; figures are tokens."""
+    """What `explain_plan` and `plan_html` show. ``dropped``: positions."""
 
     request_id: str
     items: Sequence[ItemView]
     dropped: Sequence[int]
-    unselected: Sequence[int]
     annotation: str
-    block_tokens: int
-    expected_reused_tokens: int
-    note_tokens: int
-    hinted_tokens: int
+    report: PlanReport
     reason: str
 
 
@@ -59,8 +57,8 @@ def explain_plan(view: PlanView) -> str:
         lines.append(f"{place:5}  {item.position:8}  {item.tokens:6}  {_sent_as(item)}: {_name(item, 60)}")
     if view.dropped:
         lines.append(f"Repeats, sent once, at: {_numbers(view.dropped)}")
-    if view.unselected:
-        lines.append(f"Not selected, at: {_numbers(view.unselected)}")
+    if view.report.unselected:
+        lines.append(f"Not selected, at: {_numbers(view.report.unselected)}")
     return "\n".join(lines)
 
 
@@ -97,7 +95,7 @@ def _columns(view: PlanView) -> str:
 def _before(view: PlanView) -> tuple[list[str], list[str]]:
     """Return the rows of the retrieval order, and a curve from each block to its place in the prompt."""
     places = {item.position: place for place, item in enumerate(view.items)}
-    left_out = dict.fromkeys(view.unselected, "not selected") | dict.fromkeys(view.dropped, "repeat, sent once")
+    left_out = dict.fromkeys(view.report.unselected, "not selected") | dict.fromkeys(view.dropped, "repeat, sent once")
     rows: list[str] = []
     links: list[str] = []
     for row, position in enumerate(sorted(places.keys() | left_out.keys())):
@@ -150,10 +148,12 @@ def _title(item: ItemView) -> str:
 
 def _bar(view: PlanView) -> str:
     """Return a bar of the tokens: expected in the cache, computed anew, replaced by hints."""
+    report = view.report
+    new = max(0, report.block_tokens - report.expected_reused_tokens) + report.note_tokens
     parts = (
-        (_SHARED, view.expected_reused_tokens, "expected in the cache"),
-        (_NEW, max(0, view.block_tokens - view.expected_reused_tokens) + view.note_tokens, "computed"),
-        (_HINT, view.hinted_tokens, "replaced by hints"),
+        (_SHARED, report.expected_reused_tokens, "expected in the cache"),
+        (_NEW, new, "computed"),
+        (_HINT, report.hinted_tokens, "replaced by hints"),
     )
     shown = [part for part in parts if part[1] > 0]
     if not shown:
@@ -198,15 +198,16 @@ def _sent_as(item: ItemView) -> str:
 
 def _figures(view: PlanView) -> str:
     hints = sum(item.kind == "hint" for item in view.items)
-    share = f" ({view.expected_reused_tokens / view.block_tokens:.0%})" if view.block_tokens else ""
+    report = view.report
+    share = f" ({report.expected_reused_tokens / report.block_tokens:.0%})" if report.block_tokens else ""
     parts = [
-        f"{_count(len(view.items) - hints, 'block')} of {_count(view.block_tokens, 'token')}, "
-        f"{view.expected_reused_tokens:,} expected in the cache{share}"
+        f"{_count(len(view.items) - hints, 'block')} of {_count(report.block_tokens, 'token')}, "
+        f"{report.expected_reused_tokens:,} expected in the cache{share}"
     ]
     if hints:
-        parts.append(f"{_count(hints, 'hint')} in place of {_count(view.hinted_tokens, 'token')}")
-    if view.note_tokens:
-        parts.append(f"note of {_count(view.note_tokens, 'token')}")
+        parts.append(f"{_count(hints, 'hint')} in place of {_count(report.hinted_tokens, 'token')}")
+    if report.note_tokens:
+        parts.append(f"note of {_count(report.note_tokens, 'token')}")
     return "; ".join(parts)
 
 

@@ -230,12 +230,8 @@ class Plan:
             request_id=self.request_id,
             items=tuple(items),
             dropped=self.dropped,
-            unselected=self.unselected,
             annotation=self.annotation,
-            block_tokens=report.block_tokens,
-            expected_reused_tokens=report.expected_reused_tokens,
-            note_tokens=report.note_tokens,
-            hinted_tokens=report.hinted_tokens,
+            report=report,
             reason=report.reason + ("; the history is not counted here" if job.history else ""),
         )
 

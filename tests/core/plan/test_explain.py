@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextpilot_core.plan.explain import ItemView, PlanView, explain_plan, plan_html
+from contextpilot_core.types import PlanReport
 
 HOSTILE = (
     "</div><script>alert(1)</script>",
@@ -64,19 +65,26 @@ def item(position: int, **changes: Any) -> ItemView:
 
 
 def view(items: list[ItemView], **changes: Any) -> PlanView:
+    figures: dict[str, Any] = {
+        "blocks": len(items),
+        "block_tokens": 84 * len(items),
+        "hinted_tokens": 0,
+        "span_tokens": 0,
+        "note_tokens": 0,
+        "expected_reused_tokens": 0,
+        "moved": False,
+        "unselected": (),
+    }
     values: dict[str, Any] = {
         "request_id": "r1",
         "items": tuple(items),
         "dropped": (),
-        "unselected": (),
         "annotation": "",
-        "block_tokens": 84 * len(items),
-        "expected_reused_tokens": 0,
-        "note_tokens": 0,
-        "hinted_tokens": 0,
         "reason": "kept the retrieval order",
     }
-    return PlanView(**(values | changes))
+    figures |= {name: changes.pop(name) for name in figures.keys() & changes.keys()}
+    report = PlanReport(**figures, dropped=len(changes.get("dropped", ())), reason="")
+    return PlanView(**values | changes, report=report)
 
 
 def parsed(page: str) -> Collector:

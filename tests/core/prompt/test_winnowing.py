@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core.prompt.winnowing import CERTAIN, MAX_TEXT, GRAM, scan
+from contextpilot_core.prompt.winnowing import CERTAIN, GRAM, MAX_TEXT, scan
 from tests.core.prose import HOSTILE, prose
 
 FOX = {1797146726: 0, 90849754: 3, 1247724638: 4, 1398793676: 10, 2344159531: 11}
