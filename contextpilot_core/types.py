@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 Message: TypeAlias = Mapping[str, Any]
 """One chat message in OpenAI form: ``role``, ``content`` (str, list of parts or None) and whatever else."""
@@ -169,3 +169,22 @@ class EngineStats:
     drift: float | None
     source: Literal["events", "estimate"]
     namespaces: int
+
+
+_Own = TypeVar("_Own")
+
+
+class OnePerProcess:
+    """Holds state: frameworks copy what they are given, and the copies must share it; pickled, it would be lost."""
+
+    def __copy__(self: _Own) -> _Own:
+        """Return the object itself."""
+        return self
+
+    def __deepcopy__(self: _Own, memo: dict[int, Any]) -> _Own:
+        """Return the object itself."""
+        return self
+
+    def __reduce__(self) -> str:
+        """Refuse to be pickled."""
+        raise TypeError(f"{type(self).__name__} cannot be pickled: its state would be lost; make one per process")

@@ -23,11 +23,12 @@ from contextpilot_core.types import (
     EvictionReport,
     Message,
     Observation,
+    OnePerProcess,
     Served,
 )
 
 
-class ReuseEngine:
+class ReuseEngine(OnePerProcess):
     """Plans prompts for reuse of the prefix cache; thread-safe, deterministic, nothing crosses namespaces.
 
     ``token_counter`` maps a text to tokens (default: an estimate), ``clock`` gives seconds that never go back.
@@ -260,18 +261,6 @@ class ReuseEngine:
             except RequestError as error:
                 raise type(error)(f"requests[{number}]: {error}") from error
         return jobs
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "ReuseEngine":
-        """Return the engine itself: frameworks copy their objects, and the copies must share the state."""
-        return self
-
-    def __copy__(self) -> "ReuseEngine":
-        """Return the engine itself, as `__deepcopy__`."""
-        return self
-
-    def __reduce__(self) -> str:
-        """Refuse to be pickled: the state would be lost silently."""
-        raise TypeError("a ReuseEngine cannot be pickled: its state would be lost; make one engine per process")
 
 
 def _check_flag(name: str, value: object) -> None:

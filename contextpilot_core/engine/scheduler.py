@@ -14,17 +14,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from contextpilot_core.checks import number, whole_number
 from contextpilot_core.engine.engine import ReuseEngine
 from contextpilot_core.errors import ConfigError, RequestTypeError
 from contextpilot_core.plan import Plan
 from contextpilot_core.tokens import estimate_tokens
-from contextpilot_core.types import ContextRequest
+from contextpilot_core.types import ContextRequest, OnePerProcess
 
 
-class WindowScheduler:
+class WindowScheduler(OnePerProcess):
     """For any number of tasks; those of different event loops do not wait for each other.
 
     A window is planned ``max_wait_ms`` milliseconds after its first request came, or as soon as ``max_requests`` are
@@ -43,14 +42,6 @@ class WindowScheduler:
         self._seconds = number("max_wait_ms", max_wait_ms, "give milliseconds, 20 is usual", least=0) / 1000
         self._max_requests = whole_number("max_requests", max_requests, "32 is usual")
         self._lanes: dict[tuple[asyncio.AbstractEventLoop, str], _Lane] = {}  # those in which somebody waits
-
-    def __copy__(self) -> "WindowScheduler":
-        """Return the scheduler itself: frameworks copy their objects, and the copies must share the state."""
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "WindowScheduler":
-        """Return the scheduler itself, as `__copy__`."""
-        return self
 
     @property
     def engine(self) -> ReuseEngine:

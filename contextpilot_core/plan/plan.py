@@ -8,11 +8,11 @@ from typing import Any
 from contextpilot_core.plan.explain import ItemView, PlanView, explain_plan, plan_html
 from contextpilot_core.plan.request import Job
 from contextpilot_core.prompt import MessageRecord, RenderedContext, Section, context_message_text
-from contextpilot_core.types import ContextBlock, ContextRequest, Hint, PlanReport, Segment
+from contextpilot_core.types import ContextBlock, ContextRequest, Hint, OnePerProcess, PlanReport, Segment
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(OnePerProcess):
     """What to send for one request (docs: "The way of one request").
 
     ``order`` holds positions in the caller's list: all distinct blocks that take part, hinted ones included, in the
@@ -195,19 +195,9 @@ class Plan:
             f"dropped={len(self.dropped)}, expected_reused_tokens={self.expected_reused_tokens})"
         )
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Refuse to be pickled half: a plan belongs to its engine."""
-        raise TypeError(
-            "a Plan belongs to its engine and cannot be pickled or deep-copied; pass on plan.messages or plan.text"
-        )
-
-    def __copy__(self) -> "Plan":
-        """Return the plan itself, as `__deepcopy__`."""
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Plan":
-        """Return the plan itself: it does not change."""
-        return self
+    def __reduce__(self) -> str:
+        """Refuse to be pickled: a plan belongs to its engine."""
+        raise TypeError("a Plan belongs to its engine and cannot be pickled; pass on plan.messages or plan.text")
 
     def _view(self) -> PlanView:
         job, report = self._job, self.report

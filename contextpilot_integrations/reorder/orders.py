@@ -1,16 +1,12 @@
 """The last order of each session."""
 
-from typing import Any
-
 from contextpilot_core.checks import whole_number
+from contextpilot_core.types import OnePerProcess
 from contextpilot_integrations.recent import Recent
 
 
-class OrderMemory:
-    """The last order of each session, the least recently used forgotten first; thread-safe.
-
-    Frameworks copy their objects; the copies share one memory.
-    """
+class OrderMemory(OnePerProcess):
+    """The last order of each session, the least recently used forgotten first; thread-safe."""
 
     def __init__(self, max_sessions: int = 1_000) -> None:
         """Keep the orders of at most ``max_sessions`` sessions. Raises `ConfigError`."""
@@ -31,15 +27,3 @@ class OrderMemory:
 
     def __len__(self) -> int:
         return len(self._orders)
-
-    def __copy__(self) -> "OrderMemory":
-        """Return the memory itself."""
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "OrderMemory":
-        """Return the memory itself."""
-        return self
-
-    def __reduce__(self) -> str:
-        """Refuse to be pickled: the state would be lost silently."""
-        raise TypeError("an OrderMemory cannot be pickled: its state would be lost; make one per process")
