@@ -9,13 +9,11 @@ MAX_CONTEXTS = 20_000
 
 
 def reuse(reused_tokens: int, total_tokens: int) -> float:
-    """Return the share of block tokens that were found in the prefix cache; 0.0 of nothing."""
+    """Return the share of block tokens that were found in the prefix cache; 0.0 of nothing.
+
+    It may be negative when the tokens of the notes were taken off.
+    """
     return reused_tokens / total_tokens if total_tokens else 0.0
-
-
-def net_reuse(reused_tokens: int, note_tokens: int, total_tokens: int) -> float:
-    """Return the share that is left when the tokens of the notes are taken off; may be negative; 0.0 of nothing."""
-    return (reused_tokens - note_tokens) / total_tokens if total_tokens else 0.0
 
 
 def upper_bound(contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> int | None:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,7 +11,7 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine import ReuseEngine
 from contextpilot_core.errors import TraceError
 from contextpilot_core.plan import BatchPlan, Plan
-from contextpilot_core.replay.figures import net_reuse, reuse, upper_bound
+from contextpilot_core.replay.figures import reuse, upper_bound
 from contextpilot_core.replay.simulated_cache import SimulatedCache
 from contextpilot_core.replay.traces import Document, TraceItem
 from contextpilot_core.types import ContextRequest
@@ -75,7 +75,8 @@ def replay(
     items = [replace(item, doc_ids=tuple(dict.fromkeys(item.doc_ids[:top_k]))) for item in trace]
     items = [item for item in items if item.doc_ids]
     body_of, weights = _bodies(items, corpus, identity)
-    engine = ReuseEngine(config, token_counter=_Counter(weights))
+    # Bodies weigh what the corpus says, and every other text (the notes) by the same rule.
+    engine = ReuseEngine(config, token_counter=lambda text: weights.get(text) or max(1, len(text) // 4))
     requests = [
         ContextRequest(blocks=tuple([body_of[doc_id] for doc_id in item.doc_ids]), remember=False) for item in items
     ]
@@ -83,7 +84,8 @@ def replay(
     plans: list[Plan] = []
     times: list[float] = []
     reused: list[int] = []
-    for part in _parts(requests, {"offline": len(requests), "online": 1, "window": window}[mode]):
+    size = {"offline": len(requests) or 1, "online": 1, "window": window}[mode]
+    for part in [requests[start : start + size] for start in range(0, len(requests), size)]:
         started = time.perf_counter()
         if mode == "online":
             batch = BatchPlan((engine.plan(**vars(part[0])),), (0,))
@@ -99,20 +101,6 @@ def replay(
                 watch(plan, reused[-1])
         plans += batch.plans
     return _result(items, plans, sum(reused), weights, mode, times)
-
-
-def _parts(requests: Sequence[ContextRequest], size: int) -> Iterator[Sequence[ContextRequest]]:
-    return (requests[start : start + size] for start in range(0, len(requests), size or 1))
-
-
-class _Counter:
-    """Weighs bodies as the corpus says, and every other text (the notes) by the same rule."""
-
-    def __init__(self, weights: Mapping[str, int]) -> None:
-        self._weights = weights
-
-    def __call__(self, text: str) -> int:
-        return self._weights.get(text) or max(1, len(text) // 4)
 
 
 def _bodies(
@@ -155,7 +143,7 @@ def _result(
         reused_tokens=reused,
         reuse=reuse(reused, tokens),
         note_tokens=notes,
-        net_reuse=net_reuse(reused, notes, tokens),
+        net_reuse=reuse(reused - notes, tokens),
         upper_bound=None if bound is None else reuse(bound, tokens),
         build_seconds=0.0 if mode == "online" else sum(times),
         plan_us_p50=_quantile(microseconds, 0.5),

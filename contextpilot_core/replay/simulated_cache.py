@@ -1,7 +1,7 @@
 """The prefix cache of a serving engine, simulated, apart from what a reuse engine believes of it (docs: "Replay")."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from contextpilot_core.cache import BlockTable, CacheView
 
@@ -20,11 +20,8 @@ class SimulatedCache:
 
     def send(self, bodies: Sequence[str]) -> int:
         """Return the tokens of a prompt that are cached, then put all of it into the cache."""
-        path = [self._blocks.intern(body.encode("utf-8", "surrogatepass"), self._weigher(body)) for body in bodies]
+        path = self._blocks.intern_path((body.encode("utf-8", "surrogatepass"), self._weights[body]) for body in bodies)
         matched = sum(self._blocks.tokens[block] for block in path[: self._view.cached_blocks(path)])
         self._view.admit(path)
         self._blocks.release(path)
         return matched
-
-    def _weigher(self, body: str) -> Callable[[], int]:
-        return lambda: self._weights[body]

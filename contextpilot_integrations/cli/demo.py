@@ -11,9 +11,9 @@ from rich.console import Console
 from contextpilot_core import ConfigError
 from contextpilot_integrations import extras
 from contextpilot_integrations.demo.endpoint import Endpoint, embedded, remote
-from contextpilot_integrations.demo.jobs import FULL, QUICK, Material, gather, run_jobs
+from contextpilot_integrations.demo.jobs import FULL, QUICK, gather, run_jobs
 from contextpilot_integrations.demo.live import summary
-from contextpilot_integrations.demo.page.html import write_report
+from contextpilot_integrations.demo.page import write_report
 
 
 def demo(
@@ -33,7 +33,8 @@ def demo(
     scale = QUICK if quick else FULL
     material = gather(docs, questions)
     with _endpoint(base_url, model, api_key, scale.answer_tokens) as endpoint:
-        _introduce(console, material, endpoint)
+        text = f"Questions about {material.name}, answered by {endpoint.model} ({endpoint.where})."
+        console.print(text, markup=False, highlight=False)
         run = run_jobs(material, scale, seed, endpoint, console)
     console.print(summary(run))
     figures, page = write_report(run, out)
@@ -50,8 +51,3 @@ def _endpoint(
     if model is not None:
         raise ConfigError(f"--model {model} names a model of an endpoint; give --base-url too, or leave --model out")
     return embedded(answer_tokens)
-
-
-def _introduce(console: Console, material: Material, endpoint: Endpoint) -> None:
-    text = f"Questions about {material.name}, answered by {endpoint.model} ({endpoint.where})."
-    console.print(text, markup=False, highlight=False)

@@ -1,13 +1,14 @@
-"""The demo's documents: titled chunks of the Python language reference, or of a folder of text files."""
+"""The demo's documents: titled chunks of the Python language reference, or of a folder of text files.
+
+The text of a chunk starts with its title, so that model and search see where it belongs.
+"""
 
 import importlib
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from contextpilot_core import ConfigError, MissingExtraError, estimate_tokens
-from contextpilot_integrations.extras import load
+from contextpilot_core import ConfigError, ContextBlock, MissingExtraError, estimate_tokens
 
 MAX_TOKENS = 120
 """Tokens of a passage by `estimate_tokens`, about what the demo's model counts; tables of symbols take up to 200."""
@@ -19,16 +20,7 @@ _MARKDOWN_HEADING = re.compile(r"#{1,6}\s+(.+?)\s*#*")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chunk:
-    """One retrievable unit. ``text`` starts with its title, so that model and search see where it belongs."""
-
-    id: str
-    title: str
-    text: str
-
-
-def python_reference(max_tokens: int = MAX_TOKENS) -> list[Chunk]:
+def python_reference(max_tokens: int = MAX_TOKENS) -> list[ContextBlock]:
     """Return the Python language reference, which CPython ships as ``pydoc_data.topics``, as chunks.
 
     Raises `MissingExtraError` where the distribution left that module out.
@@ -43,7 +35,7 @@ def python_reference(max_tokens: int = MAX_TOKENS) -> list[Chunk]:
     return chunk_texts(sorted(topics.items()), max_tokens)
 
 
-def read_folder(folder: Path, max_tokens: int = MAX_TOKENS) -> list[Chunk]:
+def read_folder(folder: Path, max_tokens: int = MAX_TOKENS) -> list[ContextBlock]:
     """Return the text and Markdown files below ``folder``, in order of their paths, as chunks.
 
     Raises `ConfigError` when the folder does not exist or holds no such file with text in it.
@@ -58,15 +50,15 @@ def read_folder(folder: Path, max_tokens: int = MAX_TOKENS) -> list[Chunk]:
     return chunks
 
 
-def chunk_texts(texts: Sequence[tuple[str, str]], max_tokens: int = MAX_TOKENS) -> list[Chunk]:
+def chunk_texts(texts: Sequence[tuple[str, str]], max_tokens: int = MAX_TOKENS) -> list[ContextBlock]:
     """Cut named texts into chunks of at most ``max_tokens`` estimated tokens; equal chunks are kept once."""
-    chunks: dict[str, Chunk] = {}
+    chunks: dict[str, ContextBlock] = {}
     for name, text in texts:
         number = 0
         for title, body in sections(text, default_title=name):
             for piece in pack(body, max_tokens - estimate_tokens(title)):
                 number += 1
-                chunk = Chunk(id=f"{name}#{number}", title=title, text=f"{title}\n{piece}")
+                chunk = ContextBlock(id=f"{name}#{number}", title=title, text=f"{title}\n{piece}")
                 chunks.setdefault(chunk.text, chunk)
     return list(chunks.values())
 
@@ -104,15 +96,7 @@ def _heading(line: str, following: str) -> str | None:
 
 def pack(body: str, max_tokens: int) -> Iterator[str]:
     """Join whole paragraphs into pieces of at most ``max_tokens``; a longer paragraph is cut at lines, then words."""
-    held = ""
-    for unit in _units(body, max_tokens):
-        joined = f"{held}\n\n{unit}" if held else unit
-        if held and estimate_tokens(joined) > max_tokens:
-            yield held
-            joined = unit
-        held = joined
-    if held:
-        yield held
+    return _joined(_units(body, max_tokens), "\n\n", max_tokens)
 
 
 def _units(body: str, max_tokens: int) -> Iterator[str]:
@@ -130,7 +114,7 @@ def _units(body: str, max_tokens: int) -> Iterator[str]:
             yield from _joined(_short_words(paragraph, 4 * max_tokens), " ", max_tokens)
 
 
-def _joined(parts: Sequence[str], separator: str, max_tokens: int) -> Iterator[str]:
+def _joined(parts: Iterable[str], separator: str, max_tokens: int) -> Iterator[str]:
     """Join neighbouring parts with ``separator`` as long as they stay within ``max_tokens``."""
     held = ""
     for part in parts:
@@ -159,18 +143,3 @@ STOP_WORDS = frozenset(
 def terms(text: str) -> list[str]:
     """Split a text into the lower-case words and identifiers that the search works with."""
     return [word for word in re.findall(r"\w+", text.lower()) if word not in STOP_WORDS]
-
-
-class Retriever:
-    """Ranks chunks for a question; equal scores keep the order of the chunks. Raises `MissingExtraError`."""
-
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
-        """Index ``chunks``."""
-        self._chunks = tuple(chunks)
-        self._bm25 = load("rank_bm25", extra="demo").BM25Okapi([terms(chunk.text) for chunk in chunks])
-
-    def search(self, question: str, k: int) -> list[Chunk]:
-        """Return the ``k`` best chunks for ``question``, best first (fewer when there are fewer chunks)."""
-        scores = self._bm25.get_scores(terms(question)).tolist()
-        ranked = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
-        return [self._chunks[number] for number in ranked[:k]]

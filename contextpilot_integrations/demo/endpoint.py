@@ -3,17 +3,15 @@
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from contextpilot_core import ConfigError, Message
-from contextpilot_integrations.extras import load
+from contextpilot_core import Message
 from contextpilot_integrations.serving.chat import Usage, read_usage
 from contextpilot_integrations.serving.client import may_refuse
+from contextpilot_integrations.serving.endpoint import GREETING, reached
 from contextpilot_integrations.serving.local import LocalEngine
-
-GREETING = ({"role": "user", "content": "Say hello."},)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,32 +73,28 @@ def embedded(answer_tokens: int) -> Iterator[Endpoint]:
         )
 
 
-@contextmanager
-def remote(base_url: str, model: str | None, api_key: str | None, answer_tokens: int) -> Iterator[Endpoint]:
+def remote(
+    base_url: str, model: str | None, api_key: str | None, answer_tokens: int
+) -> AbstractContextManager[Endpoint]:
     """Use a server that runs already; without ``model`` the first that it serves. Raises `ConfigError`."""
-    openai = load("openai", extra="client")
-    with openai.OpenAI(base_url=base_url, api_key=api_key or "none", max_retries=0) as client:
-        try:
-            name = model or client.models.list().data[0].id
-            endpoint = Endpoint(client=client, model=name, where=base_url, options=_options(answer_tokens))
-            endpoint = _greeted(endpoint)
-        except (openai.OpenAIError, IndexError) as error:
-            raise ConfigError(
-                f"--base-url {base_url} does not answer as an OpenAI-compatible endpoint "
-                f"({type(error).__name__}: {error}); start the server there, or correct --base-url and --model"
-            ) from error
-        yield endpoint
+
+    def greeted(client: Any, name: str) -> Endpoint:
+        return _greeted(Endpoint(client=client, model=name, where=base_url, options=_options(answer_tokens)))
+
+    return reached(base_url, model, api_key, greeted, max_retries=0)
 
 
 def _greeted(endpoint: Endpoint) -> Endpoint:
     """Ask something small, so that the first measured request meets a warm server; learn whether usage is refused."""
     try:
-        endpoint.ask(GREETING)
+        reply = endpoint.ask(GREETING)
     except Exception as error:
         if not may_refuse(error):
             raise
         endpoint = replace(endpoint, ask_usage=False)
-        endpoint.ask(GREETING)
+        reply = endpoint.ask(GREETING)
+    if not reply.text and reply.usage == Usage():
+        raise LookupError("neither a text nor a usage came")
     return endpoint
 
 

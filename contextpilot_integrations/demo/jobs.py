@@ -18,7 +18,7 @@ from contextpilot_integrations.demo.arms import (
     chat_steps,
     run_arm,
 )
-from contextpilot_integrations.demo.documents import Chunk, Retriever, python_reference, read_folder
+from contextpilot_integrations.demo.documents import python_reference, read_folder, terms
 from contextpilot_integrations.demo.endpoint import Endpoint
 from contextpilot_integrations.demo.live import JobTable, shown
 from contextpilot_integrations.demo.questions import (
@@ -29,6 +29,7 @@ from contextpilot_integrations.demo.questions import (
     select,
 )
 from contextpilot_integrations.demo.results import Arm, Run
+from contextpilot_integrations.retrieval import Bm25Index
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ QUICK = Scale(topics=2, users=3, turns=3, documents=5, answer_tokens=16)
 class Material:
     """The documents, what they are called, and what could be asked about them."""
 
-    chunks: Sequence[Chunk]
+    chunks: Sequence[ContextBlock]
     name: str
     bank: QuestionBank
 
@@ -72,11 +73,11 @@ def gather(docs: Path | None, questions: Path | None) -> Material:
 def run_jobs(material: Material, scale: Scale, seed: int, endpoint: Endpoint, console: Console) -> Run:
     """Ask everything in every arm, with a live table per job."""
     asked = select(material.bank, seed=seed, topics=scale.topics, users=scale.users, turns=scale.turns)
-    retriever = Retriever(material.chunks)
+    index = Bm25Index(material.chunks, tokenize=terms)
 
     def questions(texts: Sequence[str]) -> list[Question]:
         return [
-            Question(number=number, text=text, blocks=_blocks(retriever.search(text, scale.documents)))
+            Question(number=number, text=text, blocks=tuple(hit.block for hit in index.search(text, scale.documents)))
             for number, text in enumerate(texts)
         ]
 
@@ -111,10 +112,6 @@ def _run_job(
             table.start(arm)
             done.append(run_arm(arm, steps(arm, questions, endpoint), table.add))
     return tuple(done)
-
-
-def _blocks(chunks: Sequence[Chunk]) -> tuple[ContextBlock, ...]:
-    return tuple(ContextBlock(text=chunk.text, id=chunk.id, title=chunk.title) for chunk in chunks)
 
 
 def _settings(scale: Scale, seed: int, endpoint: Endpoint, arms: Sequence[Arm]) -> tuple[tuple[str, str], ...]:

@@ -23,33 +23,27 @@ from contextpilot_integrations.demo.results import (
 
 
 class JobTable:
-    """A table of one job: a row per question, and per arm the cached tokens and the time to first token."""
+    """A table of one job: a row per question, and per arm the cached tokens and the time to first token.
+
+    ``changed`` is called after every change.
+    """
 
     def __init__(self, title: str, questions: Sequence[str], arms: Sequence[str], unit: str) -> None:
         """Prepare empty rows; ``unit`` heads the column of numbers."""
         self._title, self._questions, self._arms, self._unit = title, tuple(questions), tuple(arms), unit
         self._answers = dict[tuple[str, int], Answer]()
         self._running: str | None = None
-        self._changed: Callable[[], object] = lambda: None
+        self.changed: Callable[[], object] = lambda: None
 
-    def start(self, arm: str) -> None:
-        """Say which arm runs from now on."""
+    def start(self, arm: str | None) -> None:
+        """Say which arm runs from now on; None: the last one has ended."""
         self._running = arm
-        self._changed()
+        self.changed()
 
     def add(self, arm: str, answer: Answer) -> None:
         """Fill in one answer."""
         self._answers[arm, answer.number] = answer
-        self._changed()
-
-    def finish(self) -> None:
-        """Say that no arm runs any more."""
-        self._running = None
-        self._changed()
-
-    def watch(self, changed: Callable[[], object]) -> None:
-        """Call ``changed`` after every change."""
-        self._changed = changed
+        self.changed()
 
     def __rich__(self) -> Group:
         """Render the table and a line that says what is going on."""
@@ -101,9 +95,9 @@ def shown(table: JobTable, console: Console) -> Iterator[None]:
     """Keep ``table`` on the terminal up to date for as long as the block runs; elsewhere show it once, at the end."""
     # Drawn on changes only: a drawing thread would take time from the model on a small machine.
     with Live(table, console=console, auto_refresh=False, vertical_overflow="visible") as live:
-        table.watch(live.refresh)
+        table.changed = live.refresh
         yield
-        table.finish()
+        table.start(None)
 
 
 def summary(run: Run) -> Table:

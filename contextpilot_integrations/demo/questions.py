@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from contextpilot_core import ConfigError
-from contextpilot_integrations.demo.documents import Chunk, terms
+from contextpilot_core import ConfigError, ContextBlock
+from contextpilot_integrations.demo.documents import terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,13 @@ def committed_questions() -> QuestionBank:
 def read_questions(path: Path) -> QuestionBank:
     """Read questions from a ``.json`` file shaped like the committed one, or from a text with one question a line.
 
-    Raises `ConfigError` for a file that is absent, holds no question or has another shape.
+    Raises `ConfigError` for a file that is absent, no UTF-8, holds no question or has another shape.
     """
     try:
         text = path.read_text("utf-8")
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"--questions {path}: cannot be read ({error.strerror}); give a .json or .txt file"
+            f"--questions {path}: cannot be read ({type(error).__name__}); give a .json or .txt file in UTF-8"
         ) from error
     if path.suffix.lower() == ".json":
         return _parse(text, str(path))
@@ -83,7 +83,7 @@ def _parse(text: str, name: str) -> QuestionBank:
     try:
         data = json.loads(text)
         bank = QuestionBank(batch=_topics(data["batch"], "questions"), chat=_topics(data["chat"], "turns"))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{name}: not a file of questions ({type(error).__name__}: {error}); {shape}") from error
     if not bank.batch or not bank.chat:
         raise ConfigError(f"{name}: needs at least one topic under 'batch' and one under 'chat'; {shape}")
@@ -125,7 +125,7 @@ CHAT_WORDING = (
 )
 
 
-def questions_about(chunks: Sequence[Chunk]) -> QuestionBank:
+def questions_about(chunks: Sequence[ContextBlock]) -> QuestionBank:
     """Make a bank of questions around the terms that many, but not most, of the chunks mention.
 
     A term weighs as many chunks as hold it, times the titles that name it; its companions are the terms found most
@@ -133,7 +133,7 @@ def questions_about(chunks: Sequence[Chunk]) -> QuestionBank:
     """
     words = [set(_telling(chunk.text)) for chunk in chunks]
     frequency = Counter(word for held in words for word in held)
-    titled = Counter(word for title in {chunk.title for chunk in chunks} for word in set(_telling(title)))
+    titled = Counter(word for title in {chunk.title or "" for chunk in chunks} for word in set(_telling(title)))
     common = {word for word, count in frequency.items() if count > max(2, len(chunks) // 8)}
     candidates = [word for word in frequency if word not in common] or list(frequency)
     ranked = sorted(candidates, key=lambda word: (-frequency[word] * (1 + titled[word]), word))
@@ -141,8 +141,8 @@ def questions_about(chunks: Sequence[Chunk]) -> QuestionBank:
     for term in ranked[:TOPICS]:
         beside = Counter(word for held in words if term in held for word in held if word != term and word not in common)
         names = _companions(term, beside)
-        batch.append(Topic(name=term, questions=_worded(BATCH_WORDING, names)))
-        chat.append(Topic(name=term, questions=_worded(CHAT_WORDING, names)))
+        for bank, wordings in ((batch, BATCH_WORDING), (chat, CHAT_WORDING)):
+            bank.append(Topic(name=term, questions=tuple(wording.format_map(names) for wording in wordings)))
     if not batch:
         fallback = Topic(name="documents", questions=("What do these documents say?", "What are they about?"))
         return QuestionBank(batch=(fallback,), chat=(fallback,))
@@ -157,7 +157,3 @@ def _companions(term: str, beside: Counter[str]) -> dict[str, str]:
     best = sorted(beside, key=lambda word: (-beside[word], word))[:3]
     first, second, third = (best + ["the rest"] * 3)[:3]
     return {"term": term, "first": first, "second": second, "third": third}
-
-
-def _worded(wordings: Sequence[str], names: dict[str, str]) -> tuple[str, ...]:
-    return tuple(wording.format_map(names) for wording in wordings)

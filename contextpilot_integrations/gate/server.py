@@ -6,22 +6,21 @@ llama.cpp (``/apply-template``, ``/tokenize``; it reports the probability of wha
 token by token). Of every other server the answer that it generates is scored.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeAlias
 
 from contextpilot_core import ConfigError
 from contextpilot_integrations import extras
 from contextpilot_integrations.gate.arms import Messages
 from contextpilot_integrations.gate.records import Scores
 from contextpilot_integrations.gate.scoring import exact_match, token_f1
+from contextpilot_integrations.serving.endpoint import GREETING, OTHER_SHAPE, kind_of, reached
 
 Metric = Literal["likelihood", "answers"]
 LIKELIHOOD, F1, EXACT = "log_likelihood", "f1", "exact"
 
-_PROBE: tuple[Mapping[str, Any], ...] = ({"role": "user", "content": "Say hello."},)
-_OTHER_SHAPE = (LookupError, TypeError, ValueError, AttributeError)  # what reading an answer of another shape raises
 _FORCE = 1e9  # added to a logit: no other token can win; the probability reported is the one before
 
 
@@ -38,8 +37,7 @@ class Server:
         return self.client.post(f"{root}{path}", body=dict(body), cast_to=object)
 
 
-class _ArmScorer(Protocol):
-    def __call__(self, messages: Messages, answers: Sequence[str]) -> Scores: ...
+_ArmScorer: TypeAlias = Callable[[Messages, Sequence[str]], Scores]
 
 
 @dataclass(frozen=True)
@@ -58,39 +56,16 @@ class ServerScorer:
         openai = extras.load("openai", extra="client")
         try:
             return {arm: self._ask(messages, answers) for arm, messages in prompts.items()}
-        except (openai.OpenAIError, *_OTHER_SHAPE) as error:
+        except (openai.OpenAIError, *OTHER_SHAPE) as error:
             raise ConfigError(
-                f"the server did not answer as it should ({_kind(error)}); when a prompt is too long for its context, "
-                "leave that question out; then start again: what was scored is kept"
+                f"the server did not answer as it should ({kind_of(error)}); when a prompt is too long for its "
+                "context, leave that question out; then start again: what was scored is kept"
             ) from error
 
 
-@contextmanager
-def connect(base_url: str, model: str | None, api_key: str | None) -> Iterator[Server]:
+def connect(base_url: str, model: str | None, api_key: str | None) -> AbstractContextManager[Server]:
     """Use a server that runs; without ``model`` the first that it serves. Raises `ConfigError`, `MissingExtraError`."""
-    openai = extras.load("openai", extra="client")
-    with openai.OpenAI(base_url=base_url, api_key=api_key or "none") as client:
-        try:
-            name = model or client.models.list().data[0].id
-        except (openai.OpenAIError, *_OTHER_SHAPE) as error:
-            raise _no_endpoint(base_url, error) from error
-        try:
-            yield Server(client, name)
-        except openai.OpenAIError as error:
-            raise _no_endpoint(base_url, error) from error
-
-
-def _no_endpoint(base_url: str, error: Exception) -> ConfigError:
-    return ConfigError(
-        f"--base-url {base_url} does not answer as an OpenAI-compatible endpoint ({_kind(error)}); start the server "
-        "there, or correct --base-url, which usually ends in /v1, --model and --api-key"
-    )
-
-
-def _kind(error: Exception) -> str:
-    """The server's own words may hold the prompt, or be a page of HTML: kind and status say enough."""
-    status = getattr(error, "status_code", None)
-    return type(error).__name__ + ("" if status is None else f", status {status}")
+    return reached(base_url, model, api_key, Server)
 
 
 def choose_scorer(server: Server, metric: Metric | None, *, answer_tokens: int) -> ServerScorer:
@@ -114,8 +89,8 @@ def choose_scorer(server: Server, metric: Metric | None, *, answer_tokens: int) 
 def _works(ask: _ArmScorer) -> bool:
     openai = extras.load("openai", extra="client")
     try:
-        ask(_PROBE, ("Hello.",))
-    except (openai.APIStatusError, openai.APIResponseValidationError, *_OTHER_SHAPE):
+        ask(GREETING, ("Hello.",))
+    except (openai.APIStatusError, openai.APIResponseValidationError, *OTHER_SHAPE):
         return False  # another kind of server: it refuses the path, or answers in another shape
     return True
 

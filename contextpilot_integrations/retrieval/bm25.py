@@ -4,16 +4,12 @@ import re
 from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextpilot_integrations.extras import load
-from contextpilot_integrations.retrieval.documents import Entry, Hit, as_entries, check_search
+from contextpilot_integrations.retrieval.documents import Hit, as_entries, check_search
 from contextpilot_integrations.retrieval.folder import load_entries, save_entries
-from contextpilot_integrations.retrieval.frameworks import langchain_retriever, llama_index_retriever
-
-if TYPE_CHECKING:
-    from contextpilot_integrations.retrieval.langchain_retriever import IndexRetriever
-    from contextpilot_integrations.retrieval.llama_index_retriever import IndexNodeRetriever
+from contextpilot_integrations.retrieval.index import Index
 
 Tokenize = Callable[[str], list[str]]
 
@@ -23,7 +19,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-class Bm25Index:
+class Bm25Index(Index):
     """Ranks documents by BM25 (Okapi); equal scores keep the order of the documents."""
 
     def __init__(
@@ -48,14 +44,6 @@ class Bm25Index:
         bm25 = load("rank_bm25", extra="retrieval").BM25Okapi
         # The package divides by the number of documents and by their mean length.
         self._bm25 = bm25(terms, k1=k1, b=b) if any(terms) else None
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The documents, in the order given."""
-        return self._entries
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def search(self, query: str, k: int = 4) -> list[Hit]:
         """Return the ``k`` best documents, best first; fewer only when there are fewer.
@@ -86,11 +74,3 @@ class Bm25Index:
         index = cls([entry.block for entry in entries], tokenize=tokenize, **options)
         index._entries = entries
         return index
-
-    def as_langchain_retriever(self, k: int = 4) -> "IndexRetriever":
-        """Return a LangChain retriever over this index. Raises `MissingExtraError` without ``langchain-core``."""
-        return langchain_retriever(self, k)
-
-    def as_llama_index_retriever(self, k: int = 4) -> "IndexNodeRetriever":
-        """Return a LlamaIndex retriever over this index. Raises `MissingExtraError` without ``llama-index-core``."""
-        return llama_index_retriever(self, k)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from contextpilot_core import ContextBlock, RequestError, RequestTypeError
 from contextpilot_core.checks import whole_number
@@ -32,19 +32,6 @@ class Hit:
     position: int
     score: float
     block: ContextBlock
-
-
-class Index(Protocol):
-    """What the retrievers of the frameworks need of an index."""
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The documents, in the order given."""
-        ...
-
-    def search(self, query: str, k: int) -> list[Hit]:
-        """Return the ``k`` best documents, best first."""
-        ...
 
 
 def as_entries(documents: Iterable[Any]) -> tuple[Entry, ...]:

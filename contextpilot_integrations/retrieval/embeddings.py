@@ -1,5 +1,6 @@
 """Embeddings as they come: a callable, LangChain's or LlamaIndex's interface; checked vectors inside."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -10,6 +11,22 @@ import numpy.typing as npt
 from contextpilot_core import RequestError, RequestTypeError
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
+
+
+class RowEmbeddings(ABC):
+    """Embeddings of our own: a callable from texts to rows, under LangChain's names, too."""
+
+    @abstractmethod
+    def __call__(self, texts: list[str]) -> Vectors:
+        """Return one row per text."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one row per text, as LangChain's ``Embeddings`` do."""
+        return [[float(value) for value in row] for row in self(texts)]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the row of one text, as LangChain's ``Embeddings`` do."""
+        return self.embed_documents([text])[0]
 
 
 @dataclass(frozen=True)
@@ -50,6 +67,12 @@ def as_embedder(embeddings: Any) -> Embedder:
 
 def _has(value: Any, *names: str) -> bool:
     return all(callable(getattr(value, name, None)) for name in names)
+
+
+def unit_rows(rows: npt.NDArray[Any]) -> Vectors:
+    """Return rows scaled to length 1; those of length 0 stay as they are."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.ascontiguousarray(rows / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 def _checked(rows: Any, count: int) -> Vectors:

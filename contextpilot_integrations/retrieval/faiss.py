@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -12,21 +12,17 @@ from contextpilot_core import RequestError
 from contextpilot_core.checks import one_of
 from contextpilot_integrations.extras import load
 from contextpilot_integrations.retrieval.documents import Entry, Hit, as_entries, check_search
-from contextpilot_integrations.retrieval.embeddings import Vectors, as_embedder
+from contextpilot_integrations.retrieval.embeddings import Vectors, as_embedder, unit_rows
 from contextpilot_integrations.retrieval.folder import load_entries, save_entries
-from contextpilot_integrations.retrieval.frameworks import langchain_retriever, llama_index_retriever
+from contextpilot_integrations.retrieval.index import Index
 from contextpilot_integrations.retrieval.lsa import LsaEmbeddings
-
-if TYPE_CHECKING:
-    from contextpilot_integrations.retrieval.langchain_retriever import IndexRetriever
-    from contextpilot_integrations.retrieval.llama_index_retriever import IndexNodeRetriever
 
 Kind = Literal["exact", "hnsw"]
 FILE = "index.faiss"
 NEIGHBOURS, BUILD_WIDTH, SEARCH_WIDTH = 32, 200, 64
 
 
-class FaissIndex:
+class FaissIndex(Index):
     """Ranks documents by the inner product of embeddings; equal scores keep the order of the documents.
 
     The same documents and vectors always give the same index and the same answers: HNSW adds them one by one.
@@ -74,17 +70,9 @@ class FaissIndex:
         return index
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The documents, in the order given."""
-        return self._entries
-
-    @property
     def kind(self) -> Kind:
         """How it searches."""
         return self._kind
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def search(self, query: str, k: int = 4) -> list[Hit]:
         """Return the ``k`` best documents, best first; fewer only when there are fewer.
@@ -127,10 +115,7 @@ class FaissIndex:
         )
 
     def _scaled(self, vectors: Vectors) -> Vectors:
-        if not self._normalize:
-            return vectors
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.ascontiguousarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+        return unit_rows(vectors) if self._normalize else vectors
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the index (FAISS's format) and the documents (JSON) to ``folder``; not the embeddings.
@@ -163,11 +148,3 @@ class FaissIndex:
                 raise RequestError(f"{path / FILE} is absent, damaged or of another index; save the index again")
             index._index = index._faiss.deserialize_index(np.frombuffer(data, np.uint8))
         return index
-
-    def as_langchain_retriever(self, k: int = 4) -> "IndexRetriever":
-        """Return a LangChain retriever over this index. Raises `MissingExtraError` without ``langchain-core``."""
-        return langchain_retriever(self, k)
-
-    def as_llama_index_retriever(self, k: int = 4) -> "IndexNodeRetriever":
-        """Return a LlamaIndex retriever over this index. Raises `MissingExtraError` without ``llama-index-core``."""
-        return llama_index_retriever(self, k)

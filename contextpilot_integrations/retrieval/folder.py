@@ -63,8 +63,11 @@ def _dumped(entry: Entry, position: int) -> str:
     }
     try:
         # ASCII, because a lone surrogate is legal in a str and in JSON's escapes, but not in UTF-8.
-        return json.dumps(values, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        text = json.dumps(values, allow_nan=False)
+        if json.loads(text) != values:
+            raise TypeError("a tuple, or a key that is no text, would come back as something else")
+        return text
+    except (TypeError, ValueError, RecursionError) as error:
         raise RequestTypeError(
             f"documents[{position}] cannot be saved as JSON ({error}); keep ids and metadata to plain values"
         ) from error

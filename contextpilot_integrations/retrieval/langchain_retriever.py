@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
-from contextpilot_integrations.retrieval.documents import Index
+from contextpilot_integrations.retrieval.index import Index
 
 
 class IndexRetriever(BaseRetriever):

@@ -15,7 +15,8 @@ from llama_index.core.schema import (
 
 from contextpilot_core import RequestError
 from contextpilot_core.checks import whole_number
-from contextpilot_integrations.retrieval.documents import Entry, Index
+from contextpilot_integrations.retrieval.documents import Entry
+from contextpilot_integrations.retrieval.index import Index
 
 
 class IndexNodeRetriever(BaseRetriever):

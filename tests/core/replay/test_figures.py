@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core.replay.figures import net_reuse, reuse, upper_bound
+from contextpilot_core.replay.figures import reuse, upper_bound
 from contextpilot_core.replay.traces import load_corpus, load_trace
 
 WEIGHTS = [3, 1, 0, 7, 2, 5]
@@ -16,9 +16,8 @@ contexts = st.lists(st.lists(st.integers(0, 5), max_size=5, unique=True), max_si
 
 def test_shares() -> None:
     assert reuse(1, 4) == 0.25
-    assert net_reuse(3, 1, 4) == 0.5
-    assert net_reuse(1, 3, 4) == -0.5
-    assert reuse(0, 0) == net_reuse(0, 5, 0) == 0.0
+    assert reuse(1 - 3, 4) == -0.5
+    assert reuse(0, 0) == reuse(-5, 0) == 0.0
 
 
 def spanning_forest(given_contexts: list[list[int]]) -> int:

@@ -40,17 +40,44 @@ def test_files(tmp_path: Path):
         ("[1]", "expected a JSON object"),
         ('{"doc_ids": "x"}', "list of strings"),
         ("{}", "list"),
+        ("[" * 100_000, r"cannot be read as JSON \(RecursionError\)"),
+        ('{"doc_ids": [' + "9" * 5_000 + "]}", r"cannot be read as JSON \(ValueError\)|list of strings"),
+        ('{"turns": 5}', "a conversation needs 'turns', a list of contexts"),
+        ('{"turns": null}', "a conversation needs 'turns'"),
+        ('{"turns": ["x"]}', "a conversation needs 'turns'"),
+        ('{"query_id": ["q"], "doc_ids": ["x"]}', "'query_id' is a list; it must be a text"),
     ],
+    ids=lambda value: value[:30],
 )
 def test_damaged_traces_are_refused_with_their_line(tmp_path: Path, line: str, rule: str):
     path = tmp_path / "t.jsonl"
     path.write_text(f'{{"doc_ids": []}}\n{line}\n', encoding="utf-8")
-    with pytest.raises(TraceError, match=rule):
+    with pytest.raises(TraceError, match=rf"t\.jsonl, line 2: .*({rule})"):
         load_trace(path)
     with pytest.raises(TraceError, match="cannot be read"):
         load_trace(tmp_path / "absent.jsonl")
     with pytest.raises(TraceError, match="document needs"):
         load_corpus([write(tmp_path / "c.jsonl", {"id": 3, "text": "x"})])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *({"id": "x", "text": 5}, {"id": "x", "text": ["a"]}, {"id": "x", "text": {"n_chars": 1}, "n_chars": 1}),
+        *({"id": "x"}, {"id": "x", "n_chars": True}, {"id": "x", "n_chars": -1}, {"id": "x", "n_chars": "9"}),
+    ],
+    ids=str,
+)
+def test_documents_without_a_text_or_its_size_are_refused_with_their_line(tmp_path: Path, line: object):
+    with pytest.raises(TraceError, match=r"c\.jsonl, line 2: a document needs a string 'id' and a 'text'"):
+        load_corpus([write(tmp_path / "c.jsonl", {"id": "a", "text": "x"}, line)])
+
+
+def test_queries_are_named_by_texts(tmp_path: Path):
+    trace = write(tmp_path / "t.jsonl", {"query_id": "q", "doc_ids": ["x"]})
+    queries = write(tmp_path / "q.jsonl", {"id": "q"}, {"id": {"q": 1}, "evidence_ids": ["x"]})
+    with pytest.raises(TraceError, match=r"q\.jsonl, line 2: 'id' is a dict; it must be a text"):
+        load_trace(trace, queries)
 
 
 def test_single_contexts_come_before_the_turns_of_conversations(tmp_path: Path):
@@ -89,6 +116,11 @@ def test_corpora_are_read_one_after_the_other_and_blank_lines_are_none(tmp_path:
     assert load_corpus([]) == {}
 
 
+def damaged(packed: bytes) -> bytes:
+    middle = len(packed) // 2
+    return packed[:middle] + b"\xff" * 6 + packed[middle + 6 :]
+
+
 LINE = b'{"id": "x", "text": "x", "doc_ids": []}\n'
 
 
@@ -96,11 +128,12 @@ LINE = b'{"id": "x", "text": "x", "doc_ids": []}\n'
     ("name", "data"),
     [
         ("t.jsonl.gz", gzip.compress(LINE * 9)[:-9]),
+        ("t.jsonl.gz", damaged(gzip.compress(LINE * 200))),
         ("t.jsonl.gz", LINE),
         ("t.jsonl", LINE.replace(b"x", b"\xff")),
         ("t.jsonl", gzip.compress(LINE)),
     ],
-    ids=["cut short", "not packed", "not UTF-8", "packed without saying so"],
+    ids=["cut short", "damaged", "not packed", "not UTF-8", "packed without saying so"],
 )
 def test_files_of_another_kind_are_refused(tmp_path: Path, name: str, data: bytes):
     path = tmp_path / name

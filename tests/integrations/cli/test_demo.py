@@ -105,3 +105,9 @@ def test_wrong_options_end_with_one_line(tmp_path: Path, arguments: list[str], w
     assert len(done.stderr.strip().splitlines()) == 1
     assert all(word in done.stderr for word in words)
     assert not (tmp_path / "out").exists()
+
+
+def test_without_the_search_library_the_extra_is_named(tmp_path: Path) -> None:
+    done = console.run("demo", "--out", str(tmp_path / "out"), before="import sys; sys.modules['rank_bm25'] = None")
+    assert done.returncode == 2
+    assert 'pip install "contextpilot-rag[demo]"' in done.stderr

@@ -215,7 +215,7 @@ def test_a_server_that_is_not_there(questions):
     [("<html>Sign in</html>", 200), ('{"data": []}', 200), ('{"data": null}', 200), ("{}", 401), ("{}", 500)],
 )
 def test_what_is_no_endpoint_measures_nothing(server, questions, reply, status):
-    server.script = [servers.saying(reply, status)]
+    server.script, server.models = [servers.saying(reply, status)], servers.saying(reply, status)
     done = run(server.base_url, questions, model=None)
     assert done.exit_code == 2
     assert "does not answer as an OpenAI-compatible endpoint" in done.stderr and "Sign in" not in done.stderr

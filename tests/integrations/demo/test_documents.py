@@ -10,7 +10,6 @@ from contextpilot_core.errors import ConfigError
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_integrations.demo.documents import (
     MAX_TOKENS,
-    Retriever,
     chunk_texts,
     pack,
     python_reference,
@@ -18,6 +17,7 @@ from contextpilot_integrations.demo.documents import (
     sections,
     terms,
 )
+from contextpilot_integrations.retrieval import Bm25Index
 from tests.conftest import require
 
 
@@ -78,32 +78,15 @@ def test_search_ranks_by_words_and_breaks_ties_by_place() -> None:
     chunks = chunk_texts(
         [("1", "purring cats"), ("2", "barking dogs"), ("3", "cats and dogs"), ("4", "fish"), ("5", "birds")]
     )
-    found = Retriever(chunks).search("Which cats are purring?", 3)
-    assert [chunk.id for chunk in found][:2] == ["1#1", "3#1"]
-    assert len(Retriever(chunks).search("nothing of the sort", 50)) == 5
-
-
-def test_equal_scores_keep_the_order_of_the_chunks() -> None:
-    require("rank_bm25")
-    chunks = chunk_texts([(name, "the same words") for name in "zyx"] + [("d", "other"), ("e", "fish")])
-    assert [chunk.id for chunk in chunks] == ["z#1", "y#1", "x#1", "d#1", "e#1"], "their titles differ"
-    assert [chunk.id for chunk in Retriever(chunks).search("words", 3)] == ["z#1", "y#1", "x#1"]
+    found = Bm25Index(chunks, tokenize=terms).search("Which cats are purring?", 3)
+    assert [hit.block.id for hit in found][:2] == ["1#1", "3#1"]
+    assert len(Bm25Index(chunks, tokenize=terms).search("nothing of the sort", 50)) == 5
 
 
 def test_search_knows_words_without_their_case_and_without_stop_words() -> None:
     assert terms("What is the __init__ of a Class?") == ["__init__", "class"]
     assert terms("Größe, naïve; x-y") == ["größe", "naïve", "x", "y"]
     assert terms("why is it so") == []
-
-
-def test_without_the_search_library_the_extra_is_named() -> None:
-    done = run_python(
-        "import sys; sys.modules['rank_bm25'] = None\n"
-        "from contextpilot_integrations.demo.documents import Retriever, chunk_texts\n"
-        "try: Retriever(chunk_texts([('a', 'text')]))\n"
-        "except ImportError as error: print(type(error).__name__, error)"
-    )
-    assert done.startswith("MissingExtraError") and "contextpilot-rag[demo]" in done
 
 
 def test_a_python_without_its_reference_says_what_to_install() -> None:

@@ -9,6 +9,7 @@ from contextpilot_integrations.demo.endpoint import GREETING, embedded, remote
 from contextpilot_integrations.serving.chat.usage import Usage
 from tests.conftest import require, require_local_model
 from tests.integrations.chat_server import GOOD_USAGE, ChatServer, chat_server, good, refusing
+from tests.integrations.gate_servers import saying
 
 require("openai")
 
@@ -63,6 +64,15 @@ def test_nobody_there_is_no_endpoint(model: str | None) -> None:
     with pytest.raises(ConfigError, match="--base-url http://127.0.0.1:9/v1 does not answer"):
         with remote("http://127.0.0.1:9/v1", model, None, 7):
             pytest.fail("nobody is there")
+
+
+@pytest.mark.parametrize("answer", ["<html>secret</html>", "{}", 'data: {"secret": []}\n\n'])
+def test_whoever_greets_back_in_another_shape_is_no_endpoint(server: ChatServer, answer: str) -> None:
+    server.script = [saying(answer, 200)]
+    with pytest.raises(ConfigError, match="does not answer as an OpenAI-compatible endpoint") as caught:
+        with remote(server.base_url, "m", None, 7):
+            pytest.fail("there was no answer")
+    assert "secret" not in str(caught.value)
 
 
 def test_every_arm_of_every_run_begins_in_its_own_way_where_nothing_can_be_emptied(server: ChatServer) -> None:

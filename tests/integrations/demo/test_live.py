@@ -38,7 +38,7 @@ def test_the_table_fills_while_the_arms_run(arms: tuple[str, ...]) -> None:
     assert "ContextPilot: 1 of 2 answered" in filled
     assert "60/100" in filled and "1.25 s" in filled
     assert filled.count("·") == empty.count("·") - 2
-    table.finish()
+    table.start(None)
     assert "answered" not in text_of(table)
 
 
@@ -61,10 +61,10 @@ def test_what_the_server_does_not_say_is_unknown() -> None:
 
 def test_whoever_watches_is_told_of_every_change() -> None:
     table, told = JobTable("Batch", ["first"], TWO, "Q"), list[str]()
-    table.watch(lambda: told.append(text_of(table)))
+    table.changed = lambda: told.append(text_of(table))
     table.start("plain")
     table.add("plain", answer(0))
-    table.finish()
+    table.start(None)
     assert [text.count("answered") for text in told] == [1, 1, 0]
     assert "0 of 1" in told[0] and "1 of 1" in told[1] and "30/100" in told[2]
 

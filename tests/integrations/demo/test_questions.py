@@ -6,11 +6,7 @@ from pathlib import Path
 import pytest
 
 from contextpilot_core.errors import ConfigError
-from contextpilot_integrations.demo.documents import (
-    Retriever,
-    chunk_texts,
-    python_reference,
-)
+from contextpilot_integrations.demo.documents import chunk_texts, python_reference, terms
 from contextpilot_integrations.demo.questions import (
     QuestionBank,
     Topic,
@@ -19,6 +15,7 @@ from contextpilot_integrations.demo.questions import (
     read_questions,
     select,
 )
+from contextpilot_integrations.retrieval import Bm25Index
 from tests.conftest import require
 
 
@@ -56,7 +53,12 @@ def test_questions_come_from_json_or_from_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"batch": [], "chat": []}', '{"batch": [{"topic": "t", "questions": [1]}], "chat": []}']
+    "text",
+    [
+        *("", "[]", "{}", "[" * 100_000, '{"batch": [], "chat": []}'),
+        '{"batch": [{"topic": "t", "questions": [1]}], "chat": []}',
+    ],
+    ids=lambda text: text[:20],
 )
 def test_a_file_of_another_shape_is_refused_with_the_shape(tmp_path: Path, text: str) -> None:
     (tmp_path / "q.json").write_text(text, "utf-8")
@@ -76,9 +78,9 @@ def test_questions_about_any_documents_are_always_the_same() -> None:
 def test_generated_questions_share_documents_across_users() -> None:
     require("rank_bm25")
     chunks = python_reference()
-    retriever = Retriever(chunks)
+    index = Bm25Index(chunks, tokenize=terms)
     topic = questions_about(chunks).batch[0]
-    found = [{chunk.id for chunk in retriever.search(question, 6)} for question in topic.questions[:4]]
+    found = [{hit.block.id for hit in index.search(question, 6)} for question in topic.questions[:4]]
     assert any(one & other for number, one in enumerate(found) for other in found[:number])
 
 
@@ -93,6 +95,10 @@ def test_a_bank_of_one_topic_fills_the_place_of_all() -> None:
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="absent.txt: cannot be read .*give a .json or .txt file"):
         read_questions(tmp_path / "absent.txt")
+    for name in ("latin.txt", "latin.json"):
+        (tmp_path / name).write_bytes("Wo wächst Tee?\n".encode("latin-1"))
+        with pytest.raises(ConfigError, match=f"{name}: cannot be read .*give a .json or .txt file in UTF-8"):
+            read_questions(tmp_path / name)
     (tmp_path / "empty.txt").write_text(" \n\n", "utf-8")
     with pytest.raises(ConfigError, match="empty.txt: holds no question; write one a line"):
         read_questions(tmp_path / "empty.txt")

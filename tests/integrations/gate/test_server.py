@@ -98,16 +98,9 @@ def test_paths_beside_openais_interface_are_reached_without_v1(server, connected
 
 
 def test_what_does_not_answer_is_no_endpoint():
-    with pytest.raises(ConfigError, match="--base-url http://127.0.0.1:9/v1 does not answer .*APIConnectionError"):
+    with pytest.raises(ConfigError, match="--base-url http://127.0.0.1:9/v1 does not answer"):
         with connect("http://127.0.0.1:9/v1", None, None):
             pytest.fail("nobody is there")
-
-
-def test_an_error_of_the_client_inside_says_so_too(server):
-    server.script = [refusing(401)]
-    with pytest.raises(ConfigError, match="does not answer .*AuthenticationError, status 401"):
-        with connect(server.base_url, "m", "key") as connection:
-            connection.client.chat.completions.create(model="m", messages=PROMPTS["a"])
 
 
 def test_llama_cpp_is_found_by_itself_and_finds_the_documents_answer_likelier():

@@ -66,6 +66,11 @@ def test_documents_come_back_as_they_were_half_characters_included(entries, valu
         (ContextBlock(text="b", metadata={"at": object()}), "not JSON serializable"),
         (ContextBlock(text="b", metadata={"score": math.nan}), "not JSON compliant"),
         (ContextBlock(text="b", id=(object(),)), "not JSON serializable"),
+        (
+            ContextBlock(text="b", id=("file", 3)),
+            "a tuple, or a key that is no text, would come back as something else",
+        ),
+        (ContextBlock(text="b", metadata={"pages": [{7: "seven"}]}), "a key that is no text"),
     ],
 )
 def test_what_cannot_be_saved_leaves_the_index_that_was_there(tmp_path, block, why):

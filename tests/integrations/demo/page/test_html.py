@@ -75,7 +75,7 @@ def test_every_class_of_the_page_has_its_style(run: Run) -> None:
 
 def test_the_figures_on_the_page_are_those_of_the_run(run: Run) -> None:
     text = report_html(run)
-    assert "3 questions of several users" in text
+    assert "3 questions of several users and a chat of 1 turn over" in text
     assert "40.0 %" in text, "120 of the 300 prompt tokens"
     assert "210 → 180" in text and "−14 %" in text
 

@@ -8,9 +8,10 @@ import pytest
 
 from contextpilot_core import ReuseEngine
 from contextpilot_integrations.demo.arms import INSTRUCTIONS
-from contextpilot_integrations.demo.documents import Retriever, python_reference
+from contextpilot_integrations.demo.documents import python_reference, terms
 from contextpilot_integrations.demo.jobs import QUICK
 from contextpilot_integrations.demo.questions import committed_questions, select
+from contextpilot_integrations.retrieval import Bm25Index
 from contextpilot_integrations.serving.chat.usage import summarize
 from contextpilot_integrations.serving.client.client import ContextPilotClient
 from contextpilot_integrations.serving.client.router import ReplicaRouter
@@ -32,8 +33,8 @@ def replicas():
 def batch():
     """The questions of the demo's quick batch with their documents, in order of arrival."""
     asked = select(committed_questions(), seed=0, topics=QUICK.topics, users=QUICK.users, turns=1)
-    retriever = Retriever(python_reference())
-    return [([chunk.text for chunk in retriever.search(text, QUICK.documents)], text) for text in asked.batch]
+    index = Bm25Index(python_reference(), tokenize=terms)
+    return [([hit.block.text for hit in index.search(text, QUICK.documents)], text) for text in asked.batch]
 
 
 def ask(client, blocks, question):

@@ -1,4 +1,4 @@
-"""An index as a retriever of a framework, and only of that."""
+"""What all indexes are: their documents, and retrievers of either framework, and only of that."""
 
 import subprocess
 import sys
@@ -29,3 +29,9 @@ def test_a_retriever_imports_its_own_framework_only(call, absent):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_an_index_knows_its_documents(make):
+    index = make(TEXTS)
+    assert len(index) == len(TEXTS)
+    assert [entry.block.text for entry in index.entries] == TEXTS

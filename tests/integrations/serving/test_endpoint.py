@@ -1,0 +1,67 @@
+"""Servers that somebody runs: reached, or refused in a line that holds nothing of what they said."""
+
+import pytest
+
+from contextpilot_core.errors import ConfigError
+from contextpilot_integrations.serving.endpoint import reached
+from tests.conftest import require
+from tests.integrations.chat_server import chat_server, refusing
+from tests.integrations.gate_servers import saying
+
+require("openai")
+
+NO_ENDPOINT = "does not answer as an OpenAI-compatible endpoint"
+
+
+@pytest.fixture
+def server():
+    with chat_server() as running:
+        running.models = saying('{"object": "list", "data": [{"id": "first"}, {"id": "second"}]}', 200)
+        yield running
+
+
+def pair(client, model):
+    return client, model
+
+
+@pytest.mark.parametrize(("given", "model"), [("mine", "mine"), (None, "first")])
+def test_a_server_is_reached_with_the_model_given_or_its_first(server, given, model):
+    with reached(server.base_url, given, "key", pair, max_retries=7) as (client, name):
+        assert name == model
+        assert (client.api_key, client.max_retries) == ("key", 7)
+        assert client.chat.completions.create(model=name, messages=[], stream=True)
+    assert client.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (saying("<html>secret</html>", 200), "AttributeError"),
+        (saying('{"data": null, "secret": 1}', 200), "TypeError"),
+        (saying('{"data": []}', 200), "IndexError"),
+        (saying("{}", 200), "TypeError|AttributeError"),
+        (saying("secret", 200), "JSONDecodeError"),
+        (refusing(401, "secret"), "AuthenticationError, status 401"),
+    ],
+)
+def test_models_of_another_shape_are_refused_with_none_of_their_words(server, answer, kind):
+    server.models = answer
+    with pytest.raises(ConfigError, match=rf"--base-url {server.base_url} {NO_ENDPOINT} \(({kind})\)") as caught:
+        with reached(server.base_url, None, None, pair):
+            pytest.fail("it has no model")
+    assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_nobody_is_there():
+    with pytest.raises(ConfigError, match=f"--base-url http://127.0.0.1:9/v1 {NO_ENDPOINT} .*APIConnectionError"):
+        with reached("http://127.0.0.1:9/v1", None, None, pair, max_retries=0):
+            pytest.fail("nobody is there")
+
+
+def test_a_refusal_inside_says_so_and_other_errors_are_the_callers(server):
+    server.script = [refusing(401, "secret")]
+    with pytest.raises(ConfigError, match=rf"{NO_ENDPOINT} \(AuthenticationError, status 401\)"):
+        with reached(server.base_url, "m", "key", pair) as (client, model):
+            client.chat.completions.create(model=model, messages=[])
+    with pytest.raises(ValueError, match="mine"), reached(server.base_url, "m", "key", pair):
+        raise ValueError("mine")
