@@ -13,6 +13,7 @@ from typing import Any
 from rich.progress import track
 
 from benchmarks.data import prose, synthetic_text, zipf_contexts
+from contextpilot_core.cache import Wanted
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
 from contextpilot_core.clustering.orders import prefix_first
@@ -72,7 +73,7 @@ def match(size: int) -> dict[str, Any]:
     for number, context in enumerate(zipf_contexts(size + 5_000, blocks, topics)):
         wanted = tuple([ids[block] for block in context])
         started = time.process_time()
-        order = prefix_first(wanted, view.longest((), wanted, max_visits=EngineConfig().max_visits))
+        order = prefix_first(wanted, view.longest((), Wanted(wanted, EngineConfig().max_visits)))
         elapsed = (time.process_time() - started) * 1e6
         if number < size:
             view.admit(order, str(number))

@@ -2,7 +2,7 @@
 
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheState, CacheView
-from contextpilot_core.cache.tree import PrefixTree
+from contextpilot_core.cache.tree import PrefixTree, Wanted
 from contextpilot_core.cache.view import Ends, Keys, Located, Path, View
 
-__all__ = ["BlockTable", "CacheState", "CacheView", "Ends", "Keys", "Located", "Path", "PrefixTree", "View"]
+__all__ = ["BlockTable", "CacheState", "CacheView", "Ends", "Keys", "Located", "Path", "PrefixTree", "View", "Wanted"]

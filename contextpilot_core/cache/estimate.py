@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contextpilot_core.cache.blocks import BlockTable
-from contextpilot_core.cache.tree import Node, PrefixTree
+from contextpilot_core.cache.tree import Node, PrefixTree, Wanted
 from contextpilot_core.cache.view import View
 from contextpilot_core.errors import IntegrityError
 
@@ -68,20 +68,12 @@ class CacheView(View):
         """Return how many leading blocks of ``path`` are cached."""
         return self._tree.walk(path)[2]
 
-    def longest(
-        self,
-        head: Sequence[int],
-        wanted: Sequence[int],
-        *,
-        max_visits: int,
-        optional: frozenset[int] = frozenset(),
-        allowance: int = 0,
-    ) -> tuple[int, ...]:
-        """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``."""
+    def longest(self, head: Sequence[int], wanted: Wanted) -> tuple[int, ...]:
+        """Return the cached path of greatest tokens that follows ``head`` and is ``wanted``."""
         node, used, matched = self._tree.walk(head)
         if matched < len(head):
             return ()
-        return self._tree.longest(node, used, wanted, max_visits=max_visits, optional=optional, allowance=allowance)
+        return self._tree.longest(node, used, wanted)
 
     def last_used(self, path: Sequence[int]) -> int:
         """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""

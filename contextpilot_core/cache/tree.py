@@ -8,6 +8,7 @@ block ids; two paths share a node exactly as far as they are equal. Requests are
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from contextpilot_core.errors import IntegrityError
 
@@ -23,6 +24,15 @@ class Node:
         self.tokens = tokens
         self.children: dict[int, Node] = {}
         self.requests: dict[str, int] = {}
+
+
+class Wanted(NamedTuple):
+    """The blocks that a path may have, best first, and of the ``optional`` ones how many; nodes to visit at most."""
+
+    blocks: Sequence[int]
+    max_visits: int
+    optional: frozenset[int] = frozenset()
+    allowance: int = 0
 
 
 class PrefixTree:
@@ -61,18 +71,15 @@ class PrefixTree:
         self,
         start: Node,
         used: int,
-        wanted: Sequence[int],
-        *,
-        max_visits: int,
-        optional: Collection[int] = (),
-        allowance: int = 0,
+        wanted: Wanted,
     ) -> tuple[int, ...]:
-        """Return the path below ``start`` of greatest tokens whose blocks are all in ``wanted``.
+        """Return the path below ``start`` of greatest tokens whose blocks are all wanted.
 
-        The path may hold at most ``allowance`` of the ``optional`` blocks. At most ``max_visits`` nodes are visited,
-        depth first, heavier edges first; equal paths: the first found. Children are looked up from the smaller side.
+        Nodes are visited depth first, heavier edges first; equal paths: the first found. Children are looked up from
+        the smaller side.
         """
-        inside = set(wanted)
+        blocks_wanted, max_visits, optional, allowance = wanted
+        inside = set(blocks_wanted)
         best, best_end, best_tokens = start, used, 0
         stack = [(start, used, 0, allowance)]  # node, blocks of it behind us, tokens so far, optional blocks left
         visits = 0
@@ -92,7 +99,7 @@ class PrefixTree:
                 if tokens > best_tokens:
                     best, best_end, best_tokens = node, end, tokens
             if end == len(blocks) and node.children:
-                for child in _children_inside(node, wanted, inside):
+                for child in _children_inside(node, blocks_wanted, inside):
                     stack.append((child, 0, tokens, left))
         return _path_between(start, used, best, best_end)
 

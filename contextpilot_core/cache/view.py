@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from contextpilot_core.cache.tree import Wanted
 
 Path = tuple[int, ...]
 """Ids of blocks from the start of the prompt: the head first, then the context of this turn; or the part behind it."""
@@ -46,21 +47,13 @@ class View(ABC):
         """Return how many leading blocks of ``path`` are cached."""
 
     @abstractmethod
-    def longest(
-        self,
-        head: Sequence[int],
-        wanted: Sequence[int],
-        *,
-        max_visits: int,
-        optional: frozenset[int] = frozenset(),
-        allowance: int = 0,
-    ) -> Path:
-        """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``.
+    def longest(self, head: Sequence[int], wanted: Wanted) -> Path:
+        """Return the cached path of greatest tokens that follows ``head`` and is ``wanted``.
 
-        It holds at most ``allowance`` of the ``optional`` blocks. Empty when the head itself is not cached.
+        Empty when the head itself is not cached.
         """
 
-    def usual(self, head: Sequence[int], wanted: Sequence[int], **search: Any) -> Path:
+    def usual(self, head: Sequence[int], wanted: Wanted) -> Path:
         """Return the path that plans took so far, cached or not, where that may differ from `longest`; else nothing."""
         return ()
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from itertools import chain
 from itertools import count as numbers
 
-from contextpilot_core.cache import BlockTable, CacheView, Path, View
+from contextpilot_core.cache import BlockTable, CacheView, Path, View, Wanted
 from contextpilot_core.clustering import Arranged, ContextTree, Lead
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.counters import Counters
@@ -84,7 +84,7 @@ class Namespaces:
     def longest_cached(self, job: Job, wanted: Path) -> Path:
         """Return the cached path of most tokens behind the job's head that stays inside ``wanted``."""
         with self._lock:
-            found: Path = job.home.index.view.longest(job.head, wanted, max_visits=self._config.max_visits)
+            found: Path = job.home.index.view.longest(job.head, Wanted(wanted, self._config.max_visits))
             return found
 
     def last_used(self, job: Job, path: Path) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from contextpilot_core.cache import BlockTable, CacheView, View
+from contextpilot_core.cache import BlockTable, CacheView, View, Wanted
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.journal.log_state import LoggedNamespace
 from contextpilot_core.journal.operations import Inserted, Operation, Released
@@ -48,22 +48,15 @@ class _Shared:
         """Return how many leading blocks of ``path`` are cached."""
         return self._view.cached_blocks(self._leading(path))
 
-    def longest(
-        self, head: Sequence[int], wanted: Sequence[int], *, max_visits: int, optional: frozenset[int], allowance: int
-    ) -> tuple[int, ...]:
-        """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``."""
+    def longest(self, head: Sequence[int], wanted: Wanted) -> tuple[int, ...]:
+        """Return the cached path of greatest tokens that follows ``head`` and is ``wanted``."""
         start = self._leading(head)
         if len(start) < len(head):
             return ()
         find, digest = self._find, self._digest
-        known = {name: block for block in wanted if (name := find(digest(block))) is not None}
-        found = self._view.longest(
-            start,
-            tuple(known),
-            max_visits=max_visits,
-            optional=frozenset([name for name, block in known.items() if block in optional]),
-            allowance=allowance,
-        )
+        known = {name: block for block in wanted.blocks if (name := find(digest(block))) is not None}
+        optional = frozenset([name for name, block in known.items() if block in wanted.optional])
+        found = self._view.longest(start, wanted._replace(blocks=tuple(known), optional=optional))
         return tuple([known[name] for name in found])
 
     def last_used(self, path: Sequence[int]) -> int:
@@ -124,24 +117,14 @@ class ReplicatedView(View):
         found = 0 if shared is None else shared.cached_blocks(path)
         return max(found, self._overlay.cached_blocks(path)) if self._pending else found
 
-    def longest(
-        self,
-        head: Sequence[int],
-        wanted: Sequence[int],
-        *,
-        max_visits: int,
-        optional: frozenset[int] = frozenset(),
-        allowance: int = 0,
-    ) -> tuple[int, ...]:
-        """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``."""
+    def longest(self, head: Sequence[int], wanted: Wanted) -> tuple[int, ...]:
+        """Return the cached path of greatest tokens that follows ``head`` and is ``wanted``."""
         shared = self._shared()
         views: list[_Shared | CacheView] = [] if shared is None else [shared]
         if self._pending:
             views.append(self._overlay)
         weights = self._blocks.tokens
-        found = [
-            view.longest(head, wanted, max_visits=max_visits, optional=optional, allowance=allowance) for view in views
-        ]
+        found = [view.longest(head, wanted) for view in views]
         return max(found, key=lambda path: sum(weights[block] for block in path), default=())
 
     def last_used(self, path: Sequence[int]) -> int:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from typing import Protocol
 
-from contextpilot_core.cache import BlockTable, Ends, Keys
+from contextpilot_core.cache import BlockTable, Ends, Keys, Wanted
 from contextpilot_core.errors import IntegrityError
 
 PLACES_PER_NODE = 2
@@ -60,18 +60,10 @@ class TruthTree:
         levels = enumerate(self._cached(path), start=1)
         return max((depth for depth, places in levels if any(place.keys for place in places)), default=0)
 
-    def longest(
-        self,
-        head: Sequence[int],
-        wanted: Sequence[int],
-        *,
-        max_visits: int,
-        optional: frozenset[int] = frozenset(),
-        allowance: int = 0,
-    ) -> tuple[int, ...]:
-        """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``.
+    def longest(self, head: Sequence[int], wanted: Wanted) -> tuple[int, ...]:
+        """Return the cached path of greatest tokens that follows ``head`` and is ``wanted``.
 
-        Empty when the head is not cached. ``optional`` and ``allowance`` as in `PrefixTree.longest`.
+        Empty when the head is not cached.
         """
         levels = list(self._cached(head))
         if len(levels) < len(head):
@@ -79,8 +71,8 @@ class TruthTree:
         starts = levels[-1] if levels else [self._root]
         moment, weights = self._kv_blocks.moment, self._blocks.tokens
         best, best_tokens = starts[0], 0
-        stack = [(start, 0, allowance) for start in reversed(starts)]
-        visits = max_visits * PLACES_PER_NODE
+        stack = [(start, 0, wanted.allowance) for start in reversed(starts)]
+        visits = wanted.max_visits * PLACES_PER_NODE
         while stack and visits:
             place, tokens, left = stack.pop()
             if not self._is_held(place, moment):
@@ -88,8 +80,8 @@ class TruthTree:
             visits -= 1
             if place.keys and tokens > best_tokens:
                 best, best_tokens = place, tokens
-            for child in self._children_inside(place, wanted):
-                spent = child.block in optional
+            for child in self._children_inside(place, wanted.blocks):
+                spent = child.block in wanted.optional
                 if spent <= left:
                     stack.append((child, tokens + weights[child.block], left - spent))
         return _path_to(best)[len(head) :]

@@ -9,9 +9,8 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
 
-from contextpilot_core.cache import BlockTable, CacheView, Ends, Keys, Located, View
+from contextpilot_core.cache import BlockTable, CacheView, Ends, Keys, Located, View, Wanted
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.mirror.places import KVBlocks, TruthTree
 
@@ -80,28 +79,18 @@ class TruthView(View):
         self._expire()
         return max(self._tree.cached_blocks(path), self._expected.cached_blocks(path))
 
-    def longest(
-        self,
-        head: Sequence[int],
-        wanted: Sequence[int],
-        *,
-        max_visits: int,
-        optional: frozenset[int] = frozenset(),
-        allowance: int = 0,
-    ) -> tuple[int, ...]:
-        """Return the cached path of greatest tokens that follows ``head`` and stays inside ``wanted``."""
+    def longest(self, head: Sequence[int], wanted: Wanted) -> tuple[int, ...]:
+        """Return the cached path of greatest tokens that follows ``head`` and is ``wanted``."""
         views: tuple[TruthTree | View, ...] = (self._estimate,)
         if self.on_truth:
             self._expire()
             views = self._tree, self._expected
-        found = [
-            view.longest(head, wanted, max_visits=max_visits, optional=optional, allowance=allowance) for view in views
-        ]
+        found = [view.longest(head, wanted) for view in views]
         return max(found, key=lambda path: sum(self._weights[block] for block in path))
 
-    def usual(self, head: Sequence[int], wanted: Sequence[int], **search: Any) -> tuple[int, ...]:
+    def usual(self, head: Sequence[int], wanted: Wanted) -> tuple[int, ...]:
         """Return the estimate's path: what was evicted comes back, and better in the order that others take, too."""
-        return self._estimate.longest(head, wanted, **search) if self.on_truth else ()
+        return self._estimate.longest(head, wanted) if self.on_truth else ()
 
     def last_used(self, path: Sequence[int]) -> int:
         """Return when what is cached of ``path`` was last used: a number that grows, 0 when nothing is cached."""

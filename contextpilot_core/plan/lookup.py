@@ -5,9 +5,8 @@ Paths begin with the *head*: what stands in the prompt before the context of thi
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from contextpilot_core.cache import BlockTable, Path, PrefixTree, View
+from contextpilot_core.cache import BlockTable, Path, PrefixTree, View, Wanted
 from contextpilot_core.clustering import Lead, PaperTrees
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.plan.request import Job
@@ -39,13 +38,9 @@ class ContextIndex:
             return Lead()
         if self.paper is not None:
             return Lead(_allowed(self.paper.matched(head, wanted), optional, allowance))
-        search: dict[str, Any] = {
-            "max_visits": self._config.max_visits,
-            "optional": optional,
-            "allowance": allowance,
-        }
-        best = Lead(self.view.longest(head, wanted, **search))
-        best = self._better(head, best, self.view.usual(head, wanted, **search), _AGAIN)
+        search = Wanted(wanted, self._config.max_visits, optional, allowance)
+        best = Lead(self.view.longest(head, search))
+        best = self._better(head, best, self.view.usual(head, search), _AGAIN)
         if not self._learnt.tokens:
             return best
         node, used, matched = self._learnt.walk(head)
@@ -54,7 +49,7 @@ class ContextIndex:
         # Learnt paths pay only if they stay cached until then.
         capacity = self._config.cache_tokens
         stays = 1.0 if capacity is None else min(1.0, capacity / self._learnt.tokens)
-        return self._better(head, best, self._learnt.longest(node, used, wanted, **search), stays / 2)
+        return self._better(head, best, self._learnt.longest(node, used, search), stays / 2)
 
     def _better(self, head: Path, best: Lead, path: Path, share: float) -> Lead:
         """Choose between ``best`` and ``path``, whose tokens that are not cached now count by ``share``."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contextpilot_core.cache import Wanted
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
 from contextpilot_core.errors import IntegrityError
@@ -68,9 +69,9 @@ def test_a_head_that_is_not_cached_has_no_path_below_it():
     blocks = table([1, 1, 1])
     view = CacheView(blocks, capacity=None, max_requests=10)
     view.admit([0, 1])
-    assert view.longest((2,), (0, 1), max_visits=10) == ()
-    assert view.longest((0,), (1,), max_visits=10) == (1,)
-    assert view.longest((), (1, 0), max_visits=10) == (0, 1)
+    assert view.longest((2,), Wanted((0, 1), 10)) == ()
+    assert view.longest((0,), Wanted((1,), 10)) == (1,)
+    assert view.longest((), Wanted((1, 0), 10)) == (0, 1)
 
 
 def test_one_context_may_exceed_the_capacity():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contextpilot_core.cache import Wanted
 from contextpilot_core.cache.tree import PrefixTree
 from contextpilot_core.errors import IntegrityError
 
@@ -45,7 +46,7 @@ def test_longest_path_is_the_heaviest_stored_prefix_inside_the_request(stored: l
     tree = PrefixTree(weight)
     for number, path in enumerate(stored):
         tree.insert(path, f"q{number}")
-    found = tree.longest(tree.root, 0, wanted, max_visits=10_000)
+    found = tree.longest(tree.root, 0, Wanted(wanted, 10_000))
     assert tree.walk(found)[2] == len(found)
     assert set(found) <= set(wanted)
     assert sum(weight[block] for block in found) == longest_by_force(stored, wanted, weight)
@@ -57,7 +58,7 @@ def test_optional_blocks_are_limited(stored: list[list[int]], wanted: list[int],
     tree = PrefixTree(weight)
     for path in stored:
         tree.insert(path)
-    found = tree.longest(tree.root, 0, wanted, max_visits=10_000, optional=optional, allowance=allowance)
+    found = tree.longest(tree.root, 0, Wanted(wanted, 10_000, optional=optional, allowance=allowance))
     assert len(optional & set(found)) <= allowance
     assert tree.walk(found)[2] == len(found)
     best = longest_by_force(stored, wanted, weight, optional, allowance)
@@ -75,7 +76,7 @@ def test_a_search_may_begin_inside_a_node(stored: list[list[int]], head: list[in
     assert matched == max((next((n for n, same in enumerate(row) if not same), len(row)) for row in common), default=0)
     if matched == len(head):
         below = [path[matched:] for path in stored if path[:matched] == head]
-        found = tree.longest(node, used, wanted, max_visits=10_000)
+        found = tree.longest(node, used, Wanted(wanted, 10_000))
         assert list(found) in [path[: len(found)] for path in below] or not found
         assert sum(weight[block] for block in found) == longest_by_force(below, wanted, weight)
 
@@ -84,8 +85,8 @@ def test_a_search_visits_no_more_nodes_than_allowed():
     tree = PrefixTree(weights())
     for block in range(1, 100):
         tree.insert([0, block])
-    assert tree.longest(tree.root, 0, list(range(100)), max_visits=2) == (0,)
-    assert len(tree.longest(tree.root, 0, list(range(100)), max_visits=3)) == 2
+    assert tree.longest(tree.root, 0, Wanted(list(range(100)), 2)) == (0,)
+    assert len(tree.longest(tree.root, 0, Wanted(list(range(100)), 3))) == 2
 
 
 @settings(max_examples=200)

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any
 
 import pytest
 
+from contextpilot_core.cache import Wanted
 from contextpilot_core.cache.estimate import CacheView
 from contextpilot_core.cache.view import Located, View
 from contextpilot_core.journal.view import ReplicatedView
@@ -27,7 +27,7 @@ class Least(View):
     def cached_blocks(self, path: Sequence[int]) -> int:
         return 0
 
-    def longest(self, head: Sequence[int], wanted: Sequence[int], **search: Any) -> tuple[int, ...]:
+    def longest(self, head: Sequence[int], wanted: Wanted) -> tuple[int, ...]:
         return ()
 
     def last_used(self, path: Sequence[int]) -> int:
@@ -49,7 +49,7 @@ class Least(View):
 def test_a_view_that_knows_of_no_server_says_so():
     view = Least()
     assert view.on_truth is False
-    assert view.usual((1,), (2, 3), max_visits=9) == ()
+    assert view.usual((1,), Wanted((2, 3), 9)) == ()
     assert view.record("r", 1, (b"key",), (0, 1)) is None
     view.learn("r", Located((1,), (b"key",), (1,)))
 

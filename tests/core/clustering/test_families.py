@@ -6,6 +6,7 @@ from itertools import combinations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from contextpilot_core.cache import Wanted
 from contextpilot_core.cache.tree import PrefixTree
 from contextpilot_core.clustering.families import Cached, Families, cached_families
 
@@ -20,7 +21,7 @@ def cache_of(stored: Sequence[Path], weights: dict[int, int]) -> Cached:
     for path in stored:
         tree.insert(path)
 
-    return lambda wanted: tree.longest(tree.root, 0, wanted, max_visits=1_000)
+    return lambda wanted: tree.longest(tree.root, 0, Wanted(wanted, 1_000))
 
 
 def families(contexts: Sequence[Path], stored: Sequence[Path] = (), weights: dict[int, int] | None = None) -> Families:

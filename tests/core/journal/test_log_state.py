@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core import EngineConfig, IntegrityError
+from contextpilot_core.cache import Wanted
 from contextpilot_core.journal.log_state import LoggedNamespace, LogState, rules
 from contextpilot_core.journal.operations import Committed, Entry, Inserted, Operation, Released, Rendered, Reset
 from contextpilot_core.prompt.memory import KnownRecord
@@ -136,7 +137,7 @@ def test_a_restored_state_goes_on_like_the_one_it_was_taken_of(before, after):
 
 def longest(logged: LoggedNamespace) -> list[bytes]:
     ids = [block for letter in b"abcdef" if (block := logged.blocks.find(bytes([letter]))) is not None]
-    return [logged.blocks.digest(block) for block in logged.view.longest((), ids, max_visits=64)]
+    return [logged.blocks.digest(block) for block in logged.view.longest((), Wanted(ids, 64))]
 
 
 def test_a_snapshot_that_contradicts_itself_is_refused():

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core import DuplicateRequestError, EngineConfig
+from contextpilot_core.cache import Wanted
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
 from contextpilot_core.errors import IntegrityError
@@ -137,11 +138,11 @@ def test_what_was_admitted_is_there_while_it_is_on_its_way_and_after():
             assert here.view.admit((0, 1, 2), "a") == []
         assert (len(here.view), here.view.tokens, here.view.holds("a")) == (1, 6, True)
         assert here.view.cached_blocks((0, 1, 3)) == 2
-        assert here.view.longest((0,), (2, 1), max_visits=9) == (1, 2)
-        assert here.view.longest((), (1, 0), max_visits=9, optional=frozenset({1})) == (0,)
-        assert here.view.longest((), (1, 0), max_visits=9, optional=frozenset({1}), allowance=1) == (0, 1)
-        assert here.view.longest((3,), (0,), max_visits=9) == ()
-        assert here.view.usual((), (0, 1), max_visits=9) == ()
+        assert here.view.longest((0,), Wanted((2, 1), 9)) == (1, 2)
+        assert here.view.longest((), Wanted((1, 0), 9, optional=frozenset({1}))) == (0,)
+        assert here.view.longest((), Wanted((1, 0), 9, optional=frozenset({1}), allowance=1)) == (0, 1)
+        assert here.view.longest((3,), Wanted((0,), 9)) == ()
+        assert here.view.usual((), Wanted((0, 1), 9)) == ()
         here.check()
     assert not here.view.references()  # the log has ids of its own
 
@@ -150,11 +151,11 @@ def test_the_heavier_of_both_parts_is_followed():
     here = Here()
     here.elsewhere(Inserted("n", "x", described(3, 4)))
     here.view.admit((5, 1), "a")
-    assert here.view.longest((), (1, 3, 4, 5), max_visits=9) == (5, 1)  # 5 tokens, not 3
-    assert here.view.longest((), (3, 4, 5), max_visits=9) in ((3, 4), (5,))
-    assert here.view.longest((), (3, 4), max_visits=9) == (3, 4)
+    assert here.view.longest((), Wanted((1, 3, 4, 5), 9)) == (5, 1)  # 5 tokens, not 3
+    assert here.view.longest((), Wanted((3, 4, 5), 9)) in ((3, 4), (5,))
+    assert here.view.longest((), Wanted((3, 4), 9)) == (3, 4)
     here.deliver()
-    assert here.view.longest((), (1, 3, 4, 5), max_visits=9) == (5, 1)
+    assert here.view.longest((), Wanted((1, 3, 4, 5), 9)) == (5, 1)
 
 
 def test_use_here_is_later_than_all_that_the_log_knows():
@@ -228,7 +229,7 @@ def test_nothing_is_lost_on_the_way_and_in_the_end_it_is_the_view_of_the_log(ste
             if name is not None:
                 live[name] = path
                 assert here.view.cached_blocks(path) == len(path)
-                assert set(here.view.longest((), path, max_visits=99)) == set(path)
+                assert set(here.view.longest((), Wanted(path, 99))) == set(path)
         elif step == "release":
             assert (here.view.release(name) is None) == (live.pop(name, None) is None)
         elif step == "there":

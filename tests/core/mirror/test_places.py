@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextpilot_core.cache import Wanted
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.mirror.places import TruthTree
@@ -66,13 +67,13 @@ def test_a_missing_kv_block_cuts_off_what_follows():
     assert tree.cached_blocks((1, 2, 3)) == 0
     cache.store(keys)
     assert tree.cached_blocks((1, 2, 3)) == 3
-    assert tree.longest((), (3, 2, 1), max_visits=64) == (1, 2, 3)
+    assert tree.longest((), Wanted((3, 2, 1), 64)) == (1, 2, 3)
     cache.drop(keys[2:3])  # of the second block
     assert tree.cached_blocks((1, 2, 3)) == 1
-    assert tree.longest((), (3, 2, 1), max_visits=64) == (1,)
-    assert tree.longest((1, 2), (3,), max_visits=64) == ()
+    assert tree.longest((), Wanted((3, 2, 1), 64)) == (1,)
+    assert tree.longest((1, 2), Wanted((3,), 64)) == ()
     cache.drop(keys[:1])
-    assert tree.longest((), (3, 2, 1), max_visits=64) == ()
+    assert tree.longest((), Wanted((3, 2, 1), 64)) == ()
 
 
 def test_the_path_of_most_tokens_wins_within_what_selection_allows():
@@ -81,9 +82,9 @@ def test_the_path_of_most_tokens_wins_within_what_selection_allows():
         keys, ends = keys_of(path)
         tree.record(name, path, keys, ends)
         cache.store(keys)
-    assert tree.longest((), (1, 2, 3, 4), max_visits=64) == (1, 4)
-    assert tree.longest((), (1, 2, 3, 4), max_visits=64, optional=frozenset({4})) == (1, 2)
-    assert tree.longest((), (1, 2, 3, 4), max_visits=64, optional=frozenset({4}), allowance=1) == (1, 4)
+    assert tree.longest((), Wanted((1, 2, 3, 4), 64)) == (1, 4)
+    assert tree.longest((), Wanted((1, 2, 3, 4), 64, optional=frozenset({4}))) == (1, 2)
+    assert tree.longest((), Wanted((1, 2, 3, 4), 64, optional=frozenset({4}), allowance=1)) == (1, 4)
 
 
 def test_unknown_ends_count_for_the_next_known_one():
@@ -103,7 +104,7 @@ def test_prompts_with_other_tools_have_places_of_their_own():
     tree.record("a", (1, 2), keys, ends)
     tree.record("b", (1, 3), other, [1, 3])
     cache.store((*keys, *other))
-    assert tree.longest((), (1, 2), max_visits=64) == (1, 2)
+    assert tree.longest((), Wanted((1, 2), 64)) == (1, 2)
     cache.drop(keys[:1])  # of the one kind, from the start
     assert tree.cached_blocks((1, 2)) == 1
     assert tree.cached_blocks((1, 3)) == 2
@@ -172,11 +173,11 @@ def test_a_short_block_counts_only_before_one_that_counts():
         keys, ends = keys_of(path)
         tree.record(name, path, keys, ends)
         cache.store(keys)
-    assert tree.longest((), (1, 5), max_visits=64) == (1,)
+    assert tree.longest((), Wanted((1, 5), 64)) == (1,)
     assert (tree.cached_blocks((1, 5)), tree.cached_blocks((2, 5, 0))) == (1, 3)
-    assert tree.longest((), (0, 2, 5), max_visits=64) == (2, 5, 0)
+    assert tree.longest((), Wanted((0, 2, 5), 64)) == (2, 5, 0)
     cache.drop(keys[-1:])
-    assert tree.longest((), (0, 2, 5), max_visits=64) == (2,)
+    assert tree.longest((), Wanted((0, 2, 5), 64)) == (2,)
 
 
 def test_requests_to_keep_are_not_judged():
@@ -200,9 +201,9 @@ def test_a_search_visits_no_more_places_than_allowed():
         cache.store(keys)
     wanted = (0, 1, 2, 3, 4)
     # two places for every node: the root and the heaviest child, then two more
-    assert tree.longest((), wanted, max_visits=1) == (4,)
-    assert tree.longest((), wanted, max_visits=2) == (4, 3, 2)
-    assert tree.longest((), wanted, max_visits=3) == (4, 3, 2, 1)
+    assert tree.longest((), Wanted(wanted, 1)) == (4,)
+    assert tree.longest((), Wanted(wanted, 2)) == (4, 3, 2)
+    assert tree.longest((), Wanted(wanted, 3)) == (4, 3, 2, 1)
 
 
 def test_integrity_check_sees_what_does_not_belong_together():
@@ -259,7 +260,7 @@ def test_it_agrees_with_a_plain_list_of_paths(steps, asked):
         tree.check_integrity()
         blocks.check_integrity({number: 1 + tree.references()[number] for number in BLOCKS})
         assert tree.cached_blocks(asked) == expected_depth(cache, recorded.values(), asked)
-        found = tree.longest((), asked, max_visits=64)
+        found = tree.longest((), Wanted(asked, 64))
         assert expected_depth(cache, recorded.values(), found) == len(found)
         worth = [expected_depth(cache, recorded.values(), path) for path in recorded.values()]
         inside = [path[:n] for path, n in zip(recorded.values(), worth, strict=True)]

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contextpilot_core.cache import Wanted
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
 from contextpilot_core.errors import IntegrityError
@@ -77,12 +78,12 @@ def test_an_evicted_head_is_not_chased_and_a_cached_one_is():
     it.send("b", (3, 4))  # the estimate drops (1, 2) for it
     it.clock.advance(SETTLE_SECONDS)
     assert it.view.on_truth
-    assert it.view.longest((), (1, 2, 3, 4), max_visits=64) in ((1, 2), (3, 4))
+    assert it.view.longest((), Wanted((1, 2, 3, 4), 64)) in ((1, 2), (3, 4))
     it.held.difference_update(keys_of((3, 4)))
     assert it.view.cached_blocks((3, 4)) == 0
-    assert it.view.longest((), (1, 2, 3, 4), max_visits=64) == (1, 2)
+    assert it.view.longest((), Wanted((1, 2, 3, 4), 64)) == (1, 2)
     it.believed = False
-    assert it.view.longest((), (1, 2, 3, 4), max_visits=64) == (3, 4)
+    assert it.view.longest((), Wanted((1, 2, 3, 4), 64)) == (3, 4)
     it.check()
 
 
@@ -91,7 +92,7 @@ def test_a_request_in_flight_counts_as_cached_until_its_time_is_over():
     it.send("a", (1,))
     it.view.admit((2, 3), "b")
     assert it.view.cached_blocks((2, 3)) == 2
-    assert it.view.longest((), (1, 2, 3), max_visits=64) == (2, 3)
+    assert it.view.longest((), Wanted((1, 2, 3), 64)) == (2, 3)
     it.clock.advance(PATIENCE)
     it.view.admit((4,), "c")
     assert it.view.cached_blocks((2, 3)) == 0
@@ -101,11 +102,11 @@ def test_a_request_in_flight_counts_as_cached_until_its_time_is_over():
 def test_the_usual_path_is_the_estimates_where_it_differs():
     it = Fixture()
     it.view.admit((1, 2, 3), "a")
-    assert it.view.usual((), (3, 2, 1), max_visits=64) == ()
+    assert it.view.usual((), Wanted((3, 2, 1), 64)) == ()
     it.send("b", (1, 4), stored=False)
     it.clock.advance(PATIENCE)
-    assert it.view.usual((), (3, 2, 1), max_visits=64) == (1, 2, 3)
-    assert it.view.longest((), (4, 1), max_visits=64) == ()
+    assert it.view.usual((), Wanted((3, 2, 1), 64)) == (1, 2, 3)
+    assert it.view.longest((), Wanted((4, 1), 64)) == ()
 
 
 def test_an_answer_may_take_long():
@@ -274,7 +275,7 @@ def test_any_sequence_keeps_it_sound_and_never_promises_what_is_gone(sequence):
     it.believed = True
     for asked in ((0, 1, 2), (3, 4, 5), (5,), (2, 1)):
         depth = it.view.cached_blocks(asked)
-        found = it.view.longest((), asked, max_visits=64)
+        found = it.view.longest((), Wanted(asked, 64))
         assert it.held.issuperset(keys_of(asked[:depth]))
         assert it.held.issuperset(keys_of(found))
         assert len(found) >= depth

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from contextpilot_core import ContextRequest, EngineConfig
+from contextpilot_core.cache import Wanted
 from contextpilot_core.cache.blocks import BlockTable
 from contextpilot_core.cache.estimate import CacheView
 from contextpilot_core.cache.view import Path
@@ -33,7 +34,7 @@ class Usual(CacheView):
 
     path: Path = ()
 
-    def usual(self, head: Sequence[int], wanted: Sequence[int], **search: Any) -> Path:
+    def usual(self, head: Sequence[int], wanted: Wanted) -> Path:
         return self.path
 
 
