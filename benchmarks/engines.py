@@ -14,7 +14,8 @@ import openai
 from rich.progress import Progress
 
 from benchmarks.workloads import ARMS, Prompt, workloads
-from contextpilot_integrations.demo.endpoint import GREETING, Endpoint
+from contextpilot_integrations.demo.endpoint import Endpoint
+from contextpilot_integrations.serving.endpoint import GREETING
 from contextpilot_integrations.serving.local.engine import LocalEngine
 from devtools.vllm.environment import default_folder, prepare
 from devtools.vllm.server import VLLMServer

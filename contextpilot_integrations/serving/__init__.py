@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from contextpilot_integrations.serving.chat import Tenants, Usage, UsageSummary, read_usage, summarize
+from contextpilot_integrations.serving.chat import Tenants, Usage, read_usage
 from contextpilot_integrations.serving.client import (
     AsyncChatStream,
     AsyncContextPilotClient,
@@ -41,10 +41,8 @@ __all__ = [
     "ServerTokens",
     "Tenants",
     "Usage",
-    "UsageSummary",
     "read_token_ids",
     "read_usage",
-    "summarize",
 ]
 
 

@@ -6,7 +6,7 @@ from contextpilot_integrations.serving.chat.locks import TurnLocks
 from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
 from contextpilot_integrations.serving.chat.turn import Turn
-from contextpilot_integrations.serving.chat.usage import Usage, UsageSummary, read_usage, summarize
+from contextpilot_integrations.serving.chat.usage import Usage, read_usage
 
 __all__ = [
     "SALT",
@@ -18,8 +18,6 @@ __all__ = [
     "TurnFigures",
     "TurnLocks",
     "Usage",
-    "UsageSummary",
     "read_usage",
     "sent",
-    "summarize",
 ]

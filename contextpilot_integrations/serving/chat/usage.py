@@ -1,6 +1,6 @@
 """How many prompt tokens a server took from its prefix cache, read from its responses (docs: "Per-request truth")."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,32 +26,6 @@ class Usage:
         if self.cached_tokens is None or self.prompt_tokens is None:
             return None
         return self.prompt_tokens - self.cached_tokens
-
-
-@dataclass(frozen=True, kw_only=True)
-class UsageSummary:
-    """Sums over the requests whose cached tokens are known; ``unknown`` says how many were left out."""
-
-    requests: int
-    unknown: int
-    prompt_tokens: int
-    cached_tokens: int
-
-    @property
-    def known(self) -> int:
-        """Requests that the sums cover."""
-        return self.requests - self.unknown
-
-    @property
-    def hit_rate(self) -> float | None:
-        """Cached share of all known prompt tokens, 0 to 1; None when nothing is known."""
-        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
-
-    def __str__(self) -> str:
-        """Say the rate, and what it leaves out."""
-        rate = "unknown" if self.hit_rate is None else f"{self.hit_rate:.1%}"
-        skipped = f" ({self.unknown} of {self.requests} requests reported nothing)" if self.unknown else ""
-        return f"hit rate {rate}{skipped}"
 
 
 def read_usage(response: Any) -> Usage:
@@ -81,19 +55,6 @@ def read_usage(response: Any) -> Usage:
         completion_tokens=_count(_get(timings, "predicted_n")) if completion is None else completion,
         cached_tokens=cache_n if cached is None else cached,
     )
-
-
-def summarize(usages: Iterable[Usage]) -> UsageSummary:
-    """Add up what is known; a request without cached or prompt tokens is counted as unknown and skipped."""
-    requests = unknown = prompt = cached = 0
-    for usage in usages:
-        requests += 1
-        if usage.cached_tokens is None or usage.prompt_tokens is None:
-            unknown += 1
-        else:
-            prompt += usage.prompt_tokens
-            cached += usage.cached_tokens
-    return UsageSummary(requests=requests, unknown=unknown, prompt_tokens=prompt, cached_tokens=cached)
 
 
 def _get(value: Any, name: str) -> Any:

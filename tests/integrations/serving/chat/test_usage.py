@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from contextpilot_integrations.serving.chat.usage import Usage, read_usage, summarize
+from contextpilot_integrations.serving.chat.usage import Usage, read_usage
 
 
 def openai_form(details):
@@ -55,18 +55,3 @@ def test_rates_of_the_unknown_are_unknown():
     assert Usage(prompt_tokens=10).hit_rate is None
     assert Usage(prompt_tokens=10).prefilled_tokens is None
     assert Usage(cached_tokens=0, prompt_tokens=0).hit_rate is None
-
-
-def test_averages_skip_the_unknown_and_say_so():
-    known = [Usage(prompt_tokens=100, cached_tokens=0), Usage(prompt_tokens=300, cached_tokens=100)]
-    unknown = [Usage(), Usage(prompt_tokens=1000), Usage(cached_tokens=5)]
-    summary = summarize([*known, *unknown])
-    assert (summary.requests, summary.known, summary.unknown) == (5, 2, 3)
-    assert summary.hit_rate == 0.25
-    assert str(summary) == "hit rate 25.0% (3 of 5 requests reported nothing)"
-
-
-def test_nothing_known():
-    assert summarize([]).hit_rate is None
-    assert str(summarize([Usage()])) == "hit rate unknown (1 of 1 requests reported nothing)"
-    assert str(summarize([Usage(prompt_tokens=4, cached_tokens=1)])) == "hit rate 25.0%"

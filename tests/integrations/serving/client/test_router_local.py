@@ -12,7 +12,6 @@ from contextpilot_integrations.demo.documents import python_reference, terms
 from contextpilot_integrations.demo.jobs import QUICK
 from contextpilot_integrations.demo.questions import committed_questions, select
 from contextpilot_integrations.retrieval import Bm25Index
-from contextpilot_integrations.serving.chat.usage import summarize
 from contextpilot_integrations.serving.client.client import ContextPilotClient
 from contextpilot_integrations.serving.client.router import ReplicaRouter
 from contextpilot_integrations.serving.local.engine import LocalEngine
@@ -52,9 +51,8 @@ def test_routing_finds_half_as_much_again_as_round_robin(replicas, batch):
         engine.clear()
     router = ReplicaRouter([engine.client(max_retries=0) for engine in replicas], model=replicas[0].model)
     routed = [ask(router, *each) for each in batch]
-    plain, better = (summarize(answer.usage for answer in answers) for answers in (taking_turns, routed))
-    assert plain.unknown == better.unknown == 0
-    assert better.cached_tokens >= 1.5 * plain.cached_tokens > 0
+    plain, better = (sum(answer.usage.cached_tokens for answer in answers) for answers in (taking_turns, routed))
+    assert better >= 1.5 * plain > 0
     assert all(status.sent >= 2 for status in router.status())
 
 
