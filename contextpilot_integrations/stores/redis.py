@@ -7,7 +7,7 @@ copy in step: one appends what was planned here to a log (a Redis stream), the o
 import hashlib
 import logging
 import os
-from types import TracebackType
+from contextlib import AbstractContextManager
 from typing import Any
 
 import redis
@@ -27,7 +27,7 @@ _DIGEST_BYTES = 16
 _SOCKET_SECONDS = 5.0
 
 
-class RedisStore:
+class RedisStore(AbstractContextManager["RedisStore"]):
     """The journal of one engine.
 
         store = RedisStore("redis://localhost:6379", secret=os.environ["CONTEXTPILOT_SECRET"])
@@ -119,12 +119,7 @@ class RedisStore:
             if not self._lent:
                 self._client.close()
 
-    def __enter__(self) -> "RedisStore":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

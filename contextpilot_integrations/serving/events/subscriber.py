@@ -5,7 +5,7 @@ import math
 import sys
 import threading
 import time
-from types import TracebackType
+from contextlib import AbstractContextManager
 from typing import Any
 
 from contextpilot_core import ConfigError, KVMirror
@@ -28,7 +28,7 @@ HINT_SECONDS = 15.0
 _SEQUENCE_BYTES = 8
 
 
-class KVEventSubscriber:
+class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
     """Keeps a `KVMirror` up to date with one publisher; a thread of its own, until `close`.
 
         mirror = KVMirror()
@@ -99,13 +99,7 @@ class KVEventSubscriber:
         self._closing.set()
         self._thread.join()
 
-    def __enter__(self) -> "KVEventSubscriber":
-        """Return itself; it runs already."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop."""
         self.close()
 

@@ -4,15 +4,15 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from contextpilot_core import ConfigError
 from contextpilot_core.checks import whole_number
 from contextpilot_integrations import extras
 from contextpilot_integrations.serving.local.model import model_file
-from contextpilot_integrations.serving.local.server import HOST, ChildServer, InProcessServer, Server, Settings
+from contextpilot_integrations.serving.local.server import HOST, ChildServer, InProcessServer, Settings
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PACKAGED_NAME = "smollm2"
 
 
-class LocalEngine:
+class LocalEngine(AbstractContextManager["LocalEngine"]):
     """A llama.cpp server on 127.0.0.1 and a free port, started here and gone at exit.
 
         with LocalEngine() as engine:
@@ -74,7 +74,7 @@ class LocalEngine:
             cache_ram_mib=cache_ram_mib,
         )
         self._lock = threading.Lock()
-        self._server: Server = ChildServer(settings) if process else InProcessServer(settings)
+        self._server = ChildServer(settings) if process else InProcessServer(settings)
         self.base_url = f"http://{HOST}:{self._server.port}/v1"
         self._stop = weakref.finalize(self, self._server.close)  # runs at exit too
 
@@ -108,13 +108,7 @@ class LocalEngine:
         with self._lock:
             self._stop()
 
-    def __enter__(self) -> "LocalEngine":
-        """Return itself; it runs already."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop the server."""
         self.close()
 

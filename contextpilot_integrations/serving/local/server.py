@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from contextpilot_core import ConfigError, ContextPilotError
 from contextpilot_integrations import extras
@@ -33,18 +33,6 @@ class Settings:
     context_size: int
     threads: int
     cache_ram_mib: int
-
-
-class Server(Protocol):
-    """A running server."""
-
-    port: int
-
-    def restart(self) -> None:
-        """Stop, and start again on the same port with empty caches."""
-
-    def close(self) -> None:
-        """Stop; a second call does nothing."""
 
 
 class InProcessServer:
