@@ -2,15 +2,18 @@
 
     d(i, j) = 1 - |S| / max(|C_i|, |C_j|) + alpha * sum_{k in S} |p_i(k) - p_j(k)| / |S|      (S empty: d = 1)
 
-S holds the shared blocks, p the 0-based ranks. Contexts are lists of distinct block ids, best first.
+S holds the shared blocks, p the 0-based ranks. Contexts are lists of distinct block ids, best first. Their clusters,
+by this distance, make the tree of the paper.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from scipy.cluster.hierarchy import linkage as scipy_linkage
 
 from contextpilot_core.clustering.arrays import chunk_end, ranges
+from contextpilot_core.clustering.merge_tree import MergeTree, build_tree, first_of_each, number_by_first
 from contextpilot_core.errors import TooManyContextsError
 
 MAX_CONTEXTS = 20_000
@@ -68,3 +71,21 @@ def check_size(size: int) -> None:
             f"{size} contexts are more than the {MAX_CONTEXTS} that all-pairs distances can hold; "
             'use strategy="greedy", which needs no distances'
         )
+
+
+def paper_tree(contexts: Sequence[Sequence[int]], *, alpha: float, linkage: str) -> MergeTree:
+    """Merge by distance (eq. 1) with hierarchical clustering (docs: "Strategy paper", algorithm 4).
+
+    Contexts with the same list of blocks share one leaf. ``linkage``: "average", "complete" or "single".
+
+    Raises:
+        TooManyContextsError: more than 20,000 contexts.
+    """
+    check_size(len(contexts))
+    leaf_of = number_by_first(map(tuple, contexts))
+    leaves = first_of_each(contexts, leaf_of)
+    merges: list[tuple[int, int]] = []
+    if len(leaves) > 1:
+        steps = scipy_linkage(pairwise_distances(leaves, alpha), method=linkage)
+        merges = [(int(left), int(right)) for left, right, _, _ in steps]
+    return build_tree(leaves, leaf_of, merges)

@@ -11,7 +11,7 @@ from itertools import chain
 from contextpilot_core.cache import Path
 from contextpilot_core.clustering.merge_tree import forest_of
 from contextpilot_core.clustering.orders import prefix_first
-from contextpilot_core.clustering.paper.clusters import paper_tree
+from contextpilot_core.clustering.paper.distance import paper_tree
 from contextpilot_core.clustering.values import Arranged
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError, RequestError
 
