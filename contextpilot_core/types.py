@@ -1,4 +1,4 @@
-"""Values that travel between callers, stages and the engine (frozen, keyword-only), and what all holders of state share."""
+"""Values between callers, stages and the engine (frozen, keyword-only), and what all holders of state share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
