@@ -1,6 +1,6 @@
 """Does reordering, annotating or de-duplicating cost answers? Paired questions to a model, with intervals."""
 
-from contextpilot_integrations.gate.cases import Case, Turn, read_cases
+from contextpilot_integrations.gate.cases import Case, EarlierTurn, read_cases
 from contextpilot_integrations.gate.records import Record, ScoreFile
 from contextpilot_integrations.gate.report import Part, Report, report
 from contextpilot_integrations.gate.server import Server, ServerScorer, choose_scorer, connect
@@ -19,7 +19,7 @@ __all__ = [
     "Server",
     "ServerScorer",
     "Trial",
-    "Turn",
+    "EarlierTurn",
     "choose_scorer",
     "connect",
     "evaluate",

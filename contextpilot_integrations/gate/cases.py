@@ -18,7 +18,7 @@ _SHAPE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class EarlierTurn:
     """An earlier turn of a conversation: its documents best first, and what was answered."""
 
     query: str
@@ -36,7 +36,7 @@ class Case:
     query: str
     documents: tuple[str, ...]
     answers: tuple[str, ...]
-    earlier: tuple[Turn, ...] = ()
+    earlier: tuple[EarlierTurn, ...] = ()
     cluster: str = ""
 
     @property
@@ -84,8 +84,8 @@ def _case(line: str, where: str) -> Case:
         raise RequestError(f"{where}: no question ({type(error).__name__}: {error}); {_SHAPE}") from error
 
 
-def _turn(value: Mapping[str, Any]) -> Turn:
-    return Turn(query=_text(value["query"]), documents=_texts(value["documents"]), answer=_text(value["answer"]))
+def _turn(value: Mapping[str, Any]) -> EarlierTurn:
+    return EarlierTurn(query=_text(value["query"]), documents=_texts(value["documents"]), answer=_text(value["answer"]))
 
 
 def _texts(value: object) -> tuple[str, ...]:
