@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from benchmarks.data import corpus, data_folder
 from contextpilot_integrations.gate.arms import dedup_prompts, order_prompts
-from contextpilot_integrations.gate.cases import Case, Turn
+from contextpilot_integrations.gate.cases import Case, EarlierTurn
 from contextpilot_integrations.gate.trials import Trial, engine_orders
 
 TOP_K = 8
@@ -128,7 +128,9 @@ def _case(trace: str, line: Line, earlier: Sequence[Line] = ()) -> Case:
         query=line["question"],
         documents=cut(line),
         answers=_answers(line["answer"]),
-        earlier=tuple([Turn(query=turn["question"], documents=cut(turn), answer=turn["answer"]) for turn in earlier]),
+        earlier=tuple(
+            [EarlierTurn(query=turn["question"], documents=cut(turn), answer=turn["answer"]) for turn in earlier]
+        ),
     )
 
 

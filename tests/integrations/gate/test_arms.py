@@ -3,7 +3,7 @@
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.engine import ReuseEngine
 from contextpilot_integrations.gate import arms
-from contextpilot_integrations.gate.cases import Case, Turn
+from contextpilot_integrations.gate.cases import Case, EarlierTurn
 from tests.parsing import ParsedBlock, parse_context
 
 TEXTS = tuple(f"Text number {number} says what nobody else says." for number in range(6))
@@ -75,7 +75,7 @@ def test_the_random_order_follows_from_seed_and_question():
 
 
 def test_the_arms_of_deduplication():
-    turn = Turn(query="First?", documents=TEXTS[:3], answer="Yes.")
+    turn = EarlierTurn(query="First?", documents=TEXTS[:3], answer="Yes.")
     case = Case(query="What?", documents=(TEXTS[3], TEXTS[1]), answers=("That.",), earlier=(turn,))
     found = arms.dedup_prompts(case, instructions="Be brief.")
     assert tuple(found) == arms.DEDUP_ARMS
@@ -91,6 +91,6 @@ def test_the_arms_of_deduplication():
 
 
 def test_a_turn_that_repeats_nothing_has_no_arms():
-    turn = Turn(query="First?", documents=TEXTS[:3], answer="Yes.")
+    turn = EarlierTurn(query="First?", documents=TEXTS[:3], answer="Yes.")
     case = Case(query="What?", documents=TEXTS[3:], answers=("That.",), earlier=(turn,))
     assert arms.dedup_prompts(case, instructions="") == {}

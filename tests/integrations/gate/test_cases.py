@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from contextpilot_core.errors import RequestError
-from contextpilot_integrations.gate.cases import Case, Turn, read_cases
+from contextpilot_integrations.gate.cases import Case, EarlierTurn, read_cases
 from tests.integrations import gate_servers as servers
 
 
@@ -21,7 +21,7 @@ def test_a_line_is_read_with_all_that_it_holds(tmp_path):
     turn = {"query": "First?", "documents": ["A", "A"], "answer": "Yes."}
     line = {"query": "Q", "documents": ["A", "B"], "answers": ["x", "y"], "earlier": [turn], "cluster": "chat 1"}
     (case,) = read_cases(str(servers.write(tmp_path / "q.jsonl", [line])))
-    earlier = (Turn(query="First?", documents=("A",), answer="Yes."),)
+    earlier = (EarlierTurn(query="First?", documents=("A",), answer="Yes."),)
     assert case == Case(query="Q", documents=("A", "B"), answers=("x", "y"), earlier=earlier, cluster="chat 1")
 
 
@@ -34,7 +34,7 @@ def test_cases_keep_the_order_of_the_file_and_empty_lines_are_none(tmp_path):
 def test_the_key_follows_from_what_is_asked_alone():
     case = Case(query="Q", documents=("A",), answers=("yes",))
     assert case.key == replace(case).key == replace(case, cluster="c").key
-    turn = Turn(query="First?", documents=("A",), answer="Yes.")
+    turn = EarlierTurn(query="First?", documents=("A",), answer="Yes.")
     others = [replace(case, query="Q?"), replace(case, documents=("A", "B")), replace(case, answers=("yes", "no"))]
     others += [replace(case, earlier=(turn,)), replace(case, earlier=(replace(turn, answer="No."),))]
     assert len({each.key for each in (case, *others)}) == 6

@@ -3,13 +3,15 @@
 import pytest
 
 from contextpilot_integrations.gate.arms import CLOSED_BOOK, COMPACT, HINTED, ORIGINAL, REORDERED, REPEATED
-from contextpilot_integrations.gate.cases import Case, Turn
+from contextpilot_integrations.gate.cases import Case, EarlierTurn
 from contextpilot_integrations.gate.records import Record
 from contextpilot_integrations.gate.report import Part, Report, report
 from contextpilot_integrations.gate.trials import DEDUP, ORDER
 
 SINGLE = Case(query="Q", documents=("A", "B"), answers=("yes",))
-TURN = Case(query="Q", documents=("A",), answers=("yes",), earlier=(Turn(query="F", documents=("A",), answer="B"),))
+TURN = Case(
+    query="Q", documents=("A",), answers=("yes",), earlier=(EarlierTurn(query="F", documents=("A",), answer="B"),)
+)
 
 
 def records(number, *, closed=0.0, reordered=1.0, compact=1.0, group=ORDER):
