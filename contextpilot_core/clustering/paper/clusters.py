@@ -4,8 +4,12 @@ from collections.abc import Sequence
 
 from scipy.cluster.hierarchy import linkage as scipy_linkage
 
-from contextpilot_core.clustering.merge_tree import MergeTree, build_tree, first_of_each, number_by_first
-from contextpilot_core.clustering.paper.distance import check_size, pairwise_distances
+from contextpilot_core.clustering.merge_tree import MergeTree, build_tree, distinct
+from contextpilot_core.clustering.paper.distance import pairwise_distances
+from contextpilot_core.errors import TooManyContextsError
+
+MAX_CONTEXTS = 20_000
+"""Contexts that a method over all pairs accepts: their distances already take 1.6 GB."""
 
 
 def paper_tree(contexts: Sequence[Sequence[int]], *, alpha: float, linkage: str) -> MergeTree:
@@ -16,9 +20,12 @@ def paper_tree(contexts: Sequence[Sequence[int]], *, alpha: float, linkage: str)
     Raises:
         TooManyContextsError: more than 20,000 contexts.
     """
-    check_size(len(contexts))
-    leaf_of = number_by_first(map(tuple, contexts))
-    leaves = first_of_each(contexts, leaf_of)
+    if len(contexts) > MAX_CONTEXTS:
+        raise TooManyContextsError(
+            f"{len(contexts)} contexts are more than the {MAX_CONTEXTS} that all-pairs distances can hold; "
+            'use strategy="greedy", which needs no distances'
+        )
+    leaves, leaf_of = distinct(contexts, tuple)
     merges: list[tuple[int, int]] = []
     if len(leaves) > 1:
         steps = scipy_linkage(pairwise_distances(leaves, alpha), method=linkage)

@@ -11,10 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from contextpilot_core.clustering.arrays import chunk_end, ranges
-from contextpilot_core.errors import TooManyContextsError
-
-MAX_CONTEXTS = 20_000
-"""Contexts that a method over all pairs accepts: their distances already take 1.6 GB."""
 
 _CHUNK = 1 << 21  # shared entries and buffer cells that are worked on at a time
 
@@ -24,12 +20,8 @@ def pairwise_distances(contexts: Sequence[Sequence[int]], alpha: float = 0.001) 
 
     A sparse product over the blocks: every context meets, per block, the later contexts that hold it, so pairs that
     share nothing cost nothing.
-
-    Raises:
-        TooManyContextsError: more than 20,000 contexts.
     """
     size = len(contexts)
-    check_size(size)
     lengths = np.fromiter(map(len, contexts), dtype=np.int64, count=size)
     firsts = np.concatenate([[0], np.cumsum(lengths)])  # the entries: all blocks of all contexts, one after the other
     blocks = np.fromiter((block for context in contexts for block in context), dtype=np.int64, count=firsts[-1])
@@ -59,12 +51,3 @@ def pairwise_distances(contexts: Sequence[Sequence[int]], alpha: float = 0.001) 
         result[place] = 1 - shared[met] / longest + alpha * gaps[met] / shared[met]
         start = end
     return result
-
-
-def check_size(size: int) -> None:
-    """Raise `TooManyContextsError` when ``size`` contexts are more than all pairs can be held for."""
-    if size > MAX_CONTEXTS:
-        raise TooManyContextsError(
-            f"{size} contexts are more than the {MAX_CONTEXTS} that all-pairs distances can hold; "
-            'use strategy="greedy", which needs no distances'
-        )

@@ -7,7 +7,6 @@ from scipy.spatial.distance import squareform
 
 import contextpilot_core.clustering.paper.distance as module
 from contextpilot_core.clustering.paper.distance import pairwise_distances
-from contextpilot_core.errors import TooManyContextsError
 from tests.core.plain_distance import distance
 
 contexts = st.lists(st.lists(st.integers(0, 9), max_size=7, unique=True), max_size=10)
@@ -62,8 +61,3 @@ def test_order_is_the_one_of_pdist() -> None:
 
 def test_ids_may_be_large() -> None:
     assert pairwise_distances([[2**40, 7], [7, 2**40]]).tolist() == [0.001]
-
-
-def test_too_many_contexts_name_the_greedy_strategy() -> None:
-    with pytest.raises(TooManyContextsError, match=r"20001 contexts.*20000.*greedy"):
-        pairwise_distances([[1]] * 20_001)
