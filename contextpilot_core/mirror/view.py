@@ -13,7 +13,8 @@ from typing import Any
 
 from contextpilot_core.cache import BlockTable, CacheView, Ends, Keys, Located, View
 from contextpilot_core.errors import IntegrityError
-from contextpilot_core.mirror.places import KVBlocks, TruthTree
+from contextpilot_core.mirror.mirror import KVMirror
+from contextpilot_core.mirror.places import TruthTree
 
 _log = logging.getLogger(__name__)
 _MOST_LATE = 1_000
@@ -35,7 +36,7 @@ class TruthView(View):
         self,
         estimate: View,
         blocks: BlockTable,
-        kv_blocks: KVBlocks,
+        kv_blocks: KVMirror,
         trusted: Callable[[], bool],
         *,
         max_requests: int,
