@@ -89,7 +89,7 @@ class CacheView(View):
         for node in reversed(line):
             recency[node] = self._admissions
             recency.move_to_end(node)
-        touched = self._shrink(protected=set(line)) if self._over() else []
+        touched = self._shrink(line)
         while len(self._tree.ends) > self._max_requests:
             oldest = next(iter(self._tree.ends))
             self.release(oldest)
@@ -112,14 +112,11 @@ class CacheView(View):
             self._blocks.release(node.blocks)
         return freed
 
-    def _over(self) -> bool:
-        return self._capacity is not None and self._tree.tokens > self._capacity
-
-    def _shrink(self, protected: set[Node]) -> list[str]:
+    def _shrink(self, line: list[Node]) -> list[str]:
         touched: list[str] = []
-        weights = self._blocks.tokens
-        capacity = self._capacity or 0
-        while self._tree.tokens > capacity:
+        weights, capacity = self._blocks.tokens, self._capacity
+        protected = set(line)
+        while capacity is not None and self._tree.tokens > capacity:
             leaf = next(iter(self._recency))
             if leaf in protected:
                 break

@@ -8,6 +8,7 @@ block ids; two paths share a node exactly as far as they are equal. Requests are
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from contextpilot_core.errors import IntegrityError
@@ -186,10 +187,7 @@ class PrefixTree:
             leaf.tokens -= tokens
             self.tokens -= tokens
             return cut, touched
-        parent = leaf.parent
-        if parent is None:
-            raise IntegrityError("the root of a prefix tree cannot be trimmed; this is a defect")
-        self._unlink(leaf)
+        parent = self._unlink(leaf)
         at_root = parent.parent is None
         for request_id in touched:
             if at_root:
@@ -202,9 +200,6 @@ class PrefixTree:
 
     def _split(self, node: Node, at: int) -> Node:
         """Cut ``node`` after ``at`` blocks; the new upper part takes its place, the lower part keeps the identity."""
-        if at == 0:
-            parent = node.parent
-            return node if parent is None else parent
         parent = node.parent
         if parent is None:
             raise IntegrityError("the root of a prefix tree has no blocks to split; this is a defect")
@@ -218,12 +213,14 @@ class PrefixTree:
         upper.children[node.blocks[0]] = node
         return upper
 
-    def _unlink(self, node: Node) -> None:
+    def _unlink(self, node: Node) -> Node:
+        """Take out a node: its parent."""
         parent = node.parent
         if parent is None:
             raise IntegrityError("the root of a prefix tree cannot be removed; this is a defect")
         del parent.children[node.blocks[0]]
         self.tokens -= node.tokens
+        return parent
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless links, tokens and request ends agree."""
@@ -268,9 +265,5 @@ def _children_inside(node: Node, wanted: Sequence[int], inside: Collection[int])
     else:
         found = [child for block in wanted if (child := children.get(block)) is not None]
     if len(found) > 1:
-        found.sort(key=_edge_tokens)
+        found.sort(key=attrgetter("tokens"))
     return found
-
-
-def _edge_tokens(node: Node) -> int:
-    return node.tokens

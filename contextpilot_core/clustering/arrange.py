@@ -1,10 +1,11 @@
 """Arrange a batch: which blocks each request should lead with, and in which order to send the requests. Pure."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import takewhile
 
 from contextpilot_core.cache import Path
-from contextpilot_core.clustering.greedy import greedy_forest
-from contextpilot_core.clustering.orders import arrival, depth_first, keep_session_order, paper_schedule
+from contextpilot_core.clustering.merging import greedy_forest
+from contextpilot_core.clustering.orders import depth_first, keep_session_order, paper_schedule
 from contextpilot_core.clustering.values import Arranged, Lead
 from contextpilot_core.config import Schedule
 
@@ -46,7 +47,7 @@ def schedule(
     Groups share no prefix, so each stays together: first come, first served.
     """
     if how == "arrival":
-        return arrival(len(sessions))
+        return list(range(len(sessions)))
     order: Callable[[Sequence[Path]], list[int]] = paper_schedule if how == "paper" else depth_first
     slots = [members[place] for members, result in zip(groups, arranged, strict=True) for place in order(result.paths)]
     return keep_session_order(slots, sessions)
@@ -85,9 +86,5 @@ def leads(
 
 
 def _common_tokens(first: Path, second: Path, weights: Mapping[int, int]) -> int:
-    tokens = 0
-    for block, other in zip(first, second, strict=False):
-        if block != other:
-            break
-        tokens += weights[block]
-    return tokens
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return sum(weights[block] for block, _ in same)

@@ -29,11 +29,6 @@ def by_mean_rank(total_ranks: Mapping[int, int], first_member: Sequence[int]) ->
     return tuple(own)
 
 
-def arrival(count: int) -> list[int]:
-    """Return ``count`` requests as they came."""
-    return list(range(count))
-
-
 def depth_first(paths: Sequence[Sequence[int]]) -> list[int]:
     """Return the requests lexicographically by path, so that each branch is finished before the next begins."""
     keys = [tuple(path) for path in paths]

@@ -47,7 +47,10 @@ class LoggedNamespace:
             case Inserted(request_id=request_id, path=path):
                 if request_id is not None:
                     self._release(request_id)  # two workers may have given the same id: the later one has it
-                return self._insert(request_id, path)
+                blocks = self.blocks.intern_path(path)
+                cut = self.view.admit(blocks, request_id)
+                self.blocks.release(blocks)
+                return cut
             case Released(request_id=request_id):
                 self._release(request_id)
             case Committed(request_id=request_id, keys=keys) if self.view.holds(request_id):
@@ -56,12 +59,6 @@ class LoggedNamespace:
             case Rendered(request_id=request_id, key=key, record=record) if self.view.holds(request_id):
                 self.records.record(key, record, request_id)
         return ()
-
-    def _insert(self, request_id: str | None, path: Sequence[tuple[bytes, int]]) -> list[str]:
-        blocks = self.blocks.intern_path(path)
-        cut = self.view.admit(blocks, request_id)
-        self.blocks.release(blocks)
-        return cut
 
     def _release(self, request_id: str) -> None:
         self.view.release(request_id)

@@ -72,7 +72,10 @@ class Followers(Protocol):
 
 
 class SharedState:
-    """One worker's copy of the shared state, and its own operations. ``lock`` is the engine's, and reentrant."""
+    """One worker's copy of the shared state, and its own operations. ``lock`` is the engine's, and reentrant.
+
+    Others only read ``log``, ``last`` and ``returned``.
+    """
 
     def __init__(
         self, config: EngineConfig, journal: Journal, lock: AbstractContextManager[object], followers: Followers
@@ -82,11 +85,12 @@ class SharedState:
         self._journal = journal
         self._lock = lock
         self._followers = followers
-        self._log = LogState(config)
+        # The present copy. While it is attached only `deliver` and `attach` change it, and planning reads on.
+        self.log = LogState(config)
         self._views: dict[str, ReplicatedView] = {}
         self._own: OrderedDict[int, Entry] = OrderedDict()  # by number, without gaps
-        self._last = 0
-        self._returned = 0
+        self.last = 0  # number of the latest own operation
+        self.returned = 0  # number of the latest one that came back from the log
         self._resets: dict[int, str | None] = {}  # by number: own resets that have not come back
         self._attached = False
 
@@ -106,20 +110,20 @@ class SharedState:
     @property
     def namespaces(self) -> Mapping[str, LoggedNamespace]:
         """The log's part of every namespace."""
-        return self._log.namespaces
+        return self.log.namespaces
 
     def logged(self, namespace: str) -> LoggedNamespace | None:
         """Return the log's part of a namespace, None when it holds nothing of it, or will not after an own reset."""
         if self._attached and self._resets and any(name in (None, namespace) for name in self._resets.values()):
             return None
-        return self._log.namespaces.get(namespace)
+        return self.log.namespaces.get(namespace)
 
     def record(self, operation: Operation) -> int:
         """Number an operation and keep it for the log."""
-        self._last += 1
-        entry = self._own[self._last] = Entry(self.worker, self._last, operation, self._log.time)
+        self.last += 1
+        entry = self._own[self.last] = Entry(self.worker, self.last, operation, self.log.time)
         if isinstance(operation, Reset):
-            self._resets[self._last] = operation.namespace
+            self._resets[self.last] = operation.namespace
         self._forget_oldest()
         if not self._attached:
             self._follow(entry)
@@ -136,26 +140,11 @@ class SharedState:
 
     # -- for the journal -----------------------------------------------------------------------------------------
 
-    @property
-    def log(self) -> LogState:
-        """The present copy; while it is attached only `deliver` and `attach` change it, and planning reads on."""
-        return self._log
-
-    @property
-    def last(self) -> int:
-        """Number of the latest own operation."""
-        return self._last
-
-    @property
-    def returned(self) -> int:
-        """Number of the latest own operation that came back from the log."""
-        return self._returned
-
     def own_after(self, number: int, *, most: int) -> list[Entry]:
         """Return up to ``most`` own operations after ``number``, as far as they are still kept, oldest first."""
         with self._lock:
             start = max(number + 1, next(iter(self._own), 1))
-            return [self._own[n] for n in range(start, min(self._last, start + most - 1) + 1)]
+            return [self._own[n] for n in range(start, min(self.last, start + most - 1) + 1)]
 
     def deliver(self, entries: Iterable[Entry], *, every: int) -> bool:
         """Apply entries; True when an own one is a multiple of ``every`` in the log, which picks exactly one worker."""
@@ -164,18 +153,18 @@ class SharedState:
             for entry in entries:
                 new = self._follow(entry)
                 if entry.worker == self.worker:
-                    due = due or (new and self._log.entries % every == 0)
-                    self._return(max(self._returned, entry.number))
+                    due = due or (new and self.log.entries % every == 0)
+                    self._return(max(self.returned, entry.number))
         return due
 
     def forged(self, numbers: Iterable[tuple[str, int]]) -> bool:
         """Tell whether one of (worker, number) names an operation of this worker that it never made."""
-        return any(worker == self.worker and number > self._last for worker, number in numbers)
+        return any(worker == self.worker and number > self.last for worker, number in numbers)
 
     def detach(self) -> None:
         """Plan alone from now on: the log is out of reach."""
         if self._attached:
-            number, last = self._returned, self._last
+            number, last = self.returned, self.last
             while number < last:  # the engine plans in between
                 number = self._follow_own(number, most=_AT_ONCE)
             with self._lock:
@@ -186,40 +175,40 @@ class SharedState:
         """Plan alone from now on, and trust nothing of the copy: a new one holds the own operations that are kept."""
         with self._lock:
             self._attached = False
-            self._log = LogState(self.config)
+            self.log = LogState(self.config)
             self._followers.replaced()
             self._follow_own(0, most=_MOST_WAITING)
 
     def attach(self, log: LogState) -> None:
         """Let ``log``, which the log's entries led to, take the place of the present copy."""
         with self._lock:
-            self._log = log
+            self.log = log
             self._attached = True
             number = log.numbers.get(self.worker, 0)
-            self._returned = min(self._returned, number)
+            self.returned = min(self.returned, number)
             lost = next(iter(self._own), number + 1) - number - 1
             if lost > 0:
                 _log.warning("%d operations of worker %s are not in the log: too many to be kept", lost, self.worker)
             self._followers.replaced()
-        while self._returned < number:
+        while self.returned < number:
             with self._lock:
-                self._return(min(number, self._returned + _AT_ONCE))
+                self._return(min(number, self.returned + _AT_ONCE))
 
     def snapshot(self) -> Snapshot:
         """Return the present copy as values."""
         with self._lock:
-            return self._log.snapshot()
+            return self.log.snapshot()
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless the copy is sound."""
         with self._lock:
-            self._log.check_integrity()
+            self.log.check_integrity()
 
     # ------------------------------------------------------------------------------------------------------------
 
     def _follow(self, entry: Entry) -> bool:
         """Let the copy and the engine follow an entry; False when it came before."""
-        cut = self._log.apply(entry)
+        cut = self.log.apply(entry)
         if cut is None:
             return False
         operation = entry.operation
@@ -249,7 +238,7 @@ class SharedState:
 
     def _forget_oldest(self) -> None:
         oldest = next(iter(self._own))
-        while oldest <= self._returned - _KEPT:
+        while oldest <= self.returned - _KEPT:
             del self._own[oldest]
             oldest += 1
         if len(self._own) > _MOST_WAITING:
@@ -257,10 +246,10 @@ class SharedState:
 
     def _return(self, number: int) -> None:
         """Take note that own operations up to ``number`` are part of the copy."""
-        for earlier in range(self._returned + 1, number + 1):
+        for earlier in range(self.returned + 1, number + 1):
             if earlier in self._own:
                 self._settle(self._own[earlier])
-        self._returned = number
+        self.returned = number
 
     def _settle(self, entry: Entry) -> None:
         """Wait no longer for an own operation."""

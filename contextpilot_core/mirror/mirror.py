@@ -182,10 +182,7 @@ class KVMirror:
 
     def _keys_of(self, event: BlockStored, rank: Rank) -> list[bytes] | None:
         """The keys of the event's blocks; None for orphans."""
-        if event.parent_block_hash is None:
-            parent: bytes | None = ROOT
-        else:
-            parent = rank.key_of(event.parent_block_hash)
+        parent = ROOT if event.parent_block_hash is None else rank.key_of(event.parent_block_hash)
         if parent is None:
             return None
         try:

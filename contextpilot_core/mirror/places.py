@@ -8,24 +8,13 @@ The same block has several places below one, *variants*, where other tools or te
 
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from typing import Protocol
 
 from contextpilot_core.cache import BlockTable, Ends, Keys, Wanted
 from contextpilot_core.errors import IntegrityError
+from contextpilot_core.mirror.mirror import KVMirror
 
 PLACES_PER_NODE = 2
 """Places that may be visited for one node of a prefix tree, which holds runs of blocks (`EngineConfig.max_visits`)."""
-
-
-class KVBlocks(Protocol):
-    """What the engine caches (`KVMirror`)."""
-
-    @property
-    def moment(self) -> int:
-        """A number that grows whenever an answer may have changed."""
-
-    def holds(self, keys: Sequence[bytes]) -> bool:
-        """Tell whether the engine caches all of these KV blocks right now."""
 
 
 class _Place:
@@ -41,9 +30,9 @@ class _Place:
 
 
 class TruthTree:
-    """A trie of places over the KV blocks of an engine."""
+    """A trie of places over what the engine caches: ``kv_blocks``, whose ``moment`` grows when an answer may change."""
 
-    def __init__(self, blocks: BlockTable, kv_blocks: KVBlocks) -> None:
+    def __init__(self, blocks: BlockTable, kv_blocks: KVMirror) -> None:
         self._blocks = blocks
         self._kv_blocks = kv_blocks
         self._root = _Place(None, -1, ())

@@ -12,7 +12,8 @@ from itertools import chain
 
 from contextpilot_core.cache import BlockTable, CacheView, Ends, Keys, Located, View, Wanted
 from contextpilot_core.errors import IntegrityError
-from contextpilot_core.mirror.places import KVBlocks, TruthTree
+from contextpilot_core.mirror.mirror import KVMirror
+from contextpilot_core.mirror.places import TruthTree
 
 _log = logging.getLogger(__name__)
 _MOST_LATE = 1_000
@@ -34,7 +35,7 @@ class TruthView(View):
         self,
         estimate: View,
         blocks: BlockTable,
-        kv_blocks: KVBlocks,
+        kv_blocks: KVMirror,
         trusted: Callable[[], bool],
         *,
         max_requests: int,

@@ -1,6 +1,6 @@
 """What a prompt says, and what its messages show already."""
 
-from contextpilot_core.prompt.layout import COMPACT_LABELS, RenderedContext, context_message_text, order_note
+from contextpilot_core.prompt.layout import RenderedContext, context_message_text
 from contextpilot_core.prompt.memory import Conversations, KnownRecord, SharedRecords
 from contextpilot_core.prompt.messages import (
     HistoryDigest,
@@ -13,6 +13,7 @@ from contextpilot_core.prompt.messages import (
     message_text,
     plain,
 )
+from contextpilot_core.prompt.note import COMPACT_LABELS, order_note
 from contextpilot_core.prompt.section import Section, Sections, render_bodies
 from contextpilot_core.prompt.visible import ForeignRecord, MessageRecord, Visible, foreign_record
 

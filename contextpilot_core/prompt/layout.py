@@ -1,4 +1,4 @@
-"""Layout: blocks and hints to one context text, the note, and what stands in the user message in which order.
+"""Layout: blocks and hints to one context text, and what stands in the user message in which order.
 
 A block is ``[Doc n]``, a fence, the body, the same fence, each on a line of its own. The fence is longer than any
 run of ``=`` in the body, so no text can end its block, and it depends on the block alone, so equal blocks render to
@@ -6,11 +6,9 @@ equal bytes. Items are joined by one newline; the note and the question follow a
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from contextpilot_core.config import NoteStyle
-from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import Segment
 
 _SHORTEST_FENCE = 3
@@ -99,32 +97,3 @@ def _render_block(item: BlockItem, span_hint: str, at: int, pieces: list[tuple[i
 def context_message_text(context: str, note: str, query: str) -> str:
     """Return the text of the user message: context, note, query, with blank lines between; empty parts left out."""
     return "\n\n".join([part for part in (context, note, query) if part])
-
-
-COMPACT_LABELS = 5
-COMPACT_TOKENS = 16
-
-
-def order_note(style: NoteStyle, labels_by_rank: Sequence[int], count: TokenCounter) -> str:
-    """Name the original relevance order by labels (docs: The note).
-
-    Args:
-        style: "compact" (the best `COMPACT_LABELS`, at most `COMPACT_TOKENS` tokens by ``count``), "full" (the
-            paper's sentence over all labels) or "none".
-        labels_by_rank: labels of the blocks that stand in the prompt, best first.
-        count: the engine's token counter.
-
-    Returns:
-        The note, made of words and numbers alone. Empty for "none", for fewer than two labels (there is no order
-        to tell), and where even one label is over the limit: then the caller must keep the retrieval order.
-    """
-    if style == "none" or len(labels_by_rank) < 2:
-        return ""
-    if style == "full":
-        order = " > ".join([f"[Doc {label}]" for label in labels_by_rank])
-        return f"Read the documents in this order of relevance: {order}"
-    for kept in range(min(COMPACT_LABELS, len(labels_by_rank)), 0, -1):
-        note = "Relevance: " + " ".join(map(str, labels_by_rank[:kept]))
-        if count(note) <= COMPACT_TOKENS:
-            return note
-    return ""

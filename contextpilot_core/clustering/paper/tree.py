@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from contextpilot_core.cache import Path
-from contextpilot_core.clustering.merge_tree import forest_of
-from contextpilot_core.clustering.orders import prefix_first
-from contextpilot_core.clustering.paper.distance import paper_tree
+from contextpilot_core.clustering.hierarchy import forest_of
+from contextpilot_core.clustering.paper.clusters import paper_tree
 from contextpilot_core.clustering.values import Arranged
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError, RequestError
 
@@ -129,13 +128,9 @@ class ContextTree:
         return node
 
     def matched(self, ids: Sequence[int]) -> Path:
-        """Return the blocks of ``ids`` that the best matching node holds, in the node's order."""
+        """Return the blocks of ``ids`` that the best matching node holds, in the node's order (algorithm 2)."""
         wanted = set(ids)
         return tuple([block for block in _content(self.search(ids)) if block in wanted])
-
-    def order(self, ids: Sequence[int]) -> Path:
-        """Return ``ids`` with the matched prefix first, then the rest by rank (algorithm 2)."""
-        return prefix_first(ids, self.matched(ids))
 
     def insert(self, request_id: str, ids: Sequence[int]) -> Path:
         """Hold a context at its best match, without rebuilding anything, and return its path.
@@ -181,7 +176,7 @@ class ContextTree:
         node = self._leaf_of.get(request_id)
         if node is None:
             raise RequestError(f"request {request_id!r} is not live, so it has no path; insert it first")
-        return tuple([above.number for above in reversed(list(_upwards(node)))])
+        return tuple(_name(node))
 
     def _add_request(self, request_id: str, leaf: ContextNode) -> None:
         leaf.requests[request_id] = None

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from contextpilot_core.cache import Path
+from contextpilot_core.clustering.orders import prefix_first
 from contextpilot_core.clustering.paper.tree import ContextTree
 from contextpilot_core.clustering.values import Arranged
 from contextpilot_core.errors import IntegrityError
@@ -39,13 +40,13 @@ class PaperTrees:
             self._tree_of.update(dict.fromkeys(contexts, head))
             return arranged
         tree = self._trees.setdefault(head, ContextTree(self._alpha))
-        shared = [len(tree.matched(context)) for context in contexts.values()]
-        orders = [tree.order(context) for context in contexts.values()]
+        matched = [tree.matched(context) for context in contexts.values()]
+        orders = [prefix_first(context, prefix) for context, prefix in zip(contexts.values(), matched, strict=True)]
         for request_id, context in contexts.items():
             tree.insert(request_id, context)
         self._tree_of.update(dict.fromkeys(contexts, head))
         # read last: a later insert may lengthen an earlier path
-        return Arranged(orders, [tree.path(request_id) for request_id in contexts], shared)
+        return Arranged(orders, [tree.path(request_id) for request_id in contexts], list(map(len, matched)))
 
     def leave(self, request_id: str) -> None:
         """Take a request out of its tree, if it is in one."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core.clustering.arrange import arrange, dense, group, leads, schedule
-from contextpilot_core.clustering.greedy import greedy_forest
+from contextpilot_core.clustering.merging import greedy_forest
 from contextpilot_core.clustering.values import Arranged, Lead
 from contextpilot_core.config import Schedule
 

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextpilot_core.clustering.orders import (
-    arrival,
     by_mean_rank,
     depth_first,
     keep_session_order,
@@ -97,6 +96,5 @@ def test_sessions_in_order_and_slots_kept(schedule: list[int], sessions: list[st
         assert turns == sorted(turns)
 
 
-def test_arrival() -> None:
-    assert arrival(3) == [0, 1, 2]
-    assert arrival(0) == depth_first([]) == paper_schedule([]) == keep_session_order([], []) == []
+def test_nothing_stays_nothing() -> None:
+    assert depth_first([]) == paper_schedule([]) == keep_session_order([], []) == []

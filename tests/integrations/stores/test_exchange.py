@@ -145,7 +145,7 @@ def test_no_error_ends_a_thread(worker, monkeypatch, caplog, place):
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        target = one.store._state._log if place == "snapshot" else one.store._state
+        target = one.store._state.log if place == "snapshot" else one.store._state
         patch.setattr(target, place, fails)
         one.plan(1)
         wait_until(lambda: "ZeroDivisionError" in caplog.text)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from contextpilot_core.clustering.orders import paper_schedule
+from contextpilot_core.clustering.orders import paper_schedule, prefix_first
 from contextpilot_core.clustering.paper.tree import ContextNode, ContextTree
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError, RequestError, TooManyContextsError
 
@@ -17,6 +17,11 @@ contexts = st.lists(st.integers(0, 8), max_size=6, unique=True)
 def place_of(node: ContextNode) -> tuple[int, ...]:
     """The child numbers from the root to a node."""
     return () if node.parent is None else (*place_of(node.parent), node.number)
+
+
+def order(tree: ContextTree, ids: list[int]) -> tuple[int, ...]:
+    """Algorithm 2: the matched prefix first, then the rest by rank."""
+    return prefix_first(ids, tree.matched(ids))
 
 
 @pytest.fixture
@@ -36,13 +41,13 @@ def test_build(built: ContextTree) -> None:
 
 def test_search_order_and_insert(built: ContextTree) -> None:
     assert place_of(built.search([2, 1, 4])) == (0, 0)
-    assert built.order([2, 1, 4]) == (1, 2, 4)
+    assert order(built, [2, 1, 4]) == (1, 2, 4)
     assert built.matched([2, 1, 4]) == (1, 2)
     assert built.insert("C6", [2, 1, 4]) == (0, 0, 2)
-    assert built.order([1, 2, 9]) == (1, 2, 9)
+    assert order(built, [1, 2, 9]) == (1, 2, 9)
     assert built.insert("C8", [1, 2, 9]) == (0, 0, 3)
     assert place_of(built.search([5, 7, 8])) == ()
-    assert built.order([5, 7, 8]) == (5, 7, 8)
+    assert order(built, [5, 7, 8]) == (5, 7, 8)
     assert built.matched([5, 7, 8]) == ()
     assert built.insert("C7", [5, 7, 8]) == (1,)
     assert paper_schedule([built.path(name) for name in ("C6", "C3", "C7", "C8")]) == [0, 3, 1, 2]
@@ -71,7 +76,7 @@ def test_an_inner_node_wins_over_an_older_leaf_that_is_exactly_as_near() -> None
 def test_matching_a_leaf_makes_an_inner_node_over_both() -> None:
     tree = ContextTree()
     assert tree.insert("a", [5, 1, 2]) == (0,)
-    assert tree.order([2, 3, 5]) == (5, 2, 3)
+    assert order(tree, [2, 3, 5]) == (5, 2, 3)
     assert tree.insert("b", [2, 3, 5]) == (0, 1)
     assert tree.path("a") == (0, 0)
     assert tree.search([5, 2]).own == (5, 2)
@@ -81,10 +86,10 @@ def test_matching_a_leaf_makes_an_inner_node_over_both() -> None:
 def test_an_inner_node_that_is_held_in_part_is_split() -> None:
     tree = ContextTree()
     tree.build({"a": [1, 2, 3, 4], "b": [1, 2, 3, 5]})
-    assert tree.order([9, 3, 1]) == (1, 3, 9)
+    assert order(tree, [9, 3, 1]) == (1, 3, 9)
     assert tree.insert("c", [9, 3, 1]) == (0, 1)
     assert tree.path("a") == (0, 0, 0)
-    assert tree.order([1, 2, 3]) == (1, 3, 2)
+    assert order(tree, [1, 2, 3]) == (1, 3, 2)
     tree.check_integrity()
 
 
@@ -120,7 +125,7 @@ def test_child_numbers_are_not_used_again() -> None:
 
 def test_empty_contexts() -> None:
     tree = ContextTree()
-    assert tree.order([]) == tree.matched([]) == place_of(tree.search([])) == ()
+    assert order(tree, []) == tree.matched([]) == place_of(tree.search([])) == ()
     assert tree.build({}).orders == ()
     assert tree.build({"first": [], "other": [1]}).orders == ((), (1,))
     assert tree.insert("more", []) == tree.path("first") == (0,)
@@ -243,10 +248,10 @@ class Interleavings(RuleBasedStateMachine):
     def insert(self, ids: list[int]) -> str:
         name = f"r{self.count}"
         self.count += 1
-        matched, order = self.tree.matched(ids), self.tree.order(ids)
-        assert order[: len(matched)] == matched
-        assert sorted(order) == sorted(ids)
-        assert order[len(matched) :] == tuple(block for block in ids if block not in matched)
+        matched, ordered = self.tree.matched(ids), order(self.tree, ids)
+        assert ordered[: len(matched)] == matched
+        assert sorted(ordered) == sorted(ids)
+        assert ordered[len(matched) :] == tuple(block for block in ids if block not in matched)
         assert self.tree.insert(name, ids) == self.tree.path(name)
         self.live[name] = set(ids)
         return name

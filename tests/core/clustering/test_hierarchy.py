@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core.clustering.greedy import greedy_forest
-from contextpilot_core.clustering.merge_tree import MergeTree, build_tree
-from contextpilot_core.clustering.merge_tree import forest_of as forest_of_tree
+from contextpilot_core.clustering.hierarchy import MergeTree, build_tree
+from contextpilot_core.clustering.hierarchy import forest_of as forest_of_tree
+from contextpilot_core.clustering.merging import greedy_forest
 from contextpilot_core.clustering.orders import depth_first
 from contextpilot_core.clustering.paper.tree import ContextTree
 from contextpilot_core.clustering.values import Arranged
@@ -117,7 +117,7 @@ def test_every_subtree_shares_its_prefix(forest_of: Forest, given_contexts: list
 
 def test_same_result_in_processes_with_different_hash_seeds() -> None:
     code = (
-        "import random; from contextpilot_core.clustering.greedy import greedy_forest; "
+        "import random; from contextpilot_core.clustering.merging import greedy_forest; "
         "from contextpilot_core.clustering.paper.tree import ContextTree;"
         "r = random.Random(1); c = [r.sample(range(40), 8) for _ in range(60)];"
         "print(greedy_forest(c, [3] * 40), ContextTree().build({str(n): ids for n, ids in enumerate(c)}))"

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from contextpilot_core.clustering.arrays import IntArray, ranges
-from contextpilot_core.clustering.join import merge_rounds, similar_pairs
-from contextpilot_core.clustering.merge_tree import build_tree, first_of_each, forest_of, number_by_first
+from contextpilot_core.clustering.hierarchy import build_tree, distinct, forest_of
+from contextpilot_core.clustering.merging_rounds import merge_rounds, similar_pairs
 from contextpilot_core.clustering.values import Arranged
 
 _EXCLUDED = -(1 << 62)  # keeps a cell below every sum of weights
@@ -169,8 +169,7 @@ def greedy_forest(contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> 
     Contexts with the same set of blocks share one leaf, and the order of the first of them.
     ``weights``: tokens by block id; ids are 0..len(weights)-1 and distinct inside a context.
     """
-    leaf_of = number_by_first(map(frozenset, contexts))
-    leaves = first_of_each(contexts, leaf_of)
+    leaves, leaf_of = distinct(contexts, frozenset)
     return forest_of(build_tree(leaves, leaf_of, _node_pairs(greedy_merges(leaves, weights), len(leaves))))
 
 

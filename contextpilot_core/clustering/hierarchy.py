@@ -4,7 +4,7 @@ Each node has a content: the blocks common to all contexts below it. A node's *o
 parent's; a path of child numbers from the root names it. Leaves are contexts, inner nodes are shared prefixes.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
@@ -150,16 +150,11 @@ def forest_of(tree: MergeTree) -> Arranged:
     )
 
 
-def number_by_first(keys: Iterable[Hashable]) -> list[int]:
-    """Number keys by first appearance; equal keys get equal numbers."""
-    numbers: dict[Hashable, int] = {}
-    return [numbers.setdefault(key, len(numbers)) for key in keys]
-
-
-def first_of_each(contexts: Sequence[Sequence[int]], leaf_of: Sequence[int]) -> list[Sequence[int]]:
-    """Return the first context of each leaf."""
-    leaves: list[Sequence[int]] = []
-    for context, leaf in zip(contexts, leaf_of, strict=True):
-        if leaf == len(leaves):
-            leaves.append(context)
-    return leaves
+def distinct(
+    contexts: Sequence[Sequence[int]], kind: Callable[[Sequence[int]], Hashable]
+) -> tuple[list[Sequence[int]], list[int]]:
+    """Return the leaves, the first contexts of their ``kind`` (equal lists, or equal sets), and the leaf of each."""
+    keys = [kind(context) for context in contexts]
+    firsts = dict(zip(reversed(keys), reversed(contexts), strict=True))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return [firsts[key] for key in numbers], [numbers[key] for key in keys]

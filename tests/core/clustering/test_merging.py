@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import contextpilot_core.clustering.greedy as greedy
-import contextpilot_core.clustering.join as join
-from contextpilot_core.clustering.greedy import NeighbourChain, greedy_forest, greedy_merges
+import contextpilot_core.clustering.merging as greedy
+import contextpilot_core.clustering.merging_rounds as join
+from contextpilot_core.clustering.merging import NeighbourChain, greedy_forest, greedy_merges
 
 BLOCKS = 9
 WEIGHTS = [3, 1, 4, 1, 5, 0, 2, 6, 5, 3]
@@ -38,7 +38,7 @@ def merge_by_force(contexts: Sequence[Sequence[int]], weights: Sequence[int]) ->
 
 def by_force(monkeypatch: pytest.MonkeyPatch, contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> object:
     with monkeypatch.context() as patch:
-        patch.setattr("contextpilot_core.clustering.greedy.greedy_merges", merge_by_force)
+        patch.setattr("contextpilot_core.clustering.merging.greedy_merges", merge_by_force)
         return greedy_forest(contexts, weights)
 
 
@@ -85,7 +85,7 @@ def test_join_equals_chain_on_larger_batches(blocks: int, width: int, equal_weig
     assert sorted(joining for _, joining in merges) == sorted(joining for _, joining in chain)
     with pytest.MonkeyPatch.context() as patch:
         forest = greedy_forest(contexts, weights)
-        patch.setattr("contextpilot_core.clustering.greedy.greedy_merges", lambda *_: chain)
+        patch.setattr("contextpilot_core.clustering.merging.greedy_merges", lambda *_: chain)
         assert greedy_forest(contexts, weights) == forest
 
 

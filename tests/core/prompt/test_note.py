@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextpilot_core.config import DEFAULT_HINT
-from contextpilot_core.prompt.layout import COMPACT_TOKENS, HintItem, order_note, render_context
+from contextpilot_core.prompt.layout import HintItem, render_context
+from contextpilot_core.prompt.note import COMPACT_TOKENS, order_note
 from contextpilot_core.tokens import estimate_tokens
 
 

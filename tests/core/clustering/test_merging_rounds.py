@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import contextpilot_core.clustering.join as module
+import contextpilot_core.clustering.merging_rounds as module
 from contextpilot_core.clustering.arrays import IntArray
-from contextpilot_core.clustering.join import Links, merge_rounds, similar_pairs
+from contextpilot_core.clustering.merging_rounds import Links, merge_rounds, similar_pairs
 
 MANY = 1 << 30
 batches = st.lists(st.frozensets(st.integers(0, 7), max_size=6), min_size=1, max_size=12, unique=True)
