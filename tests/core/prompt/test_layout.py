@@ -139,3 +139,25 @@ def test_parsing_refuses_a_block_without_end(text: str) -> None:
 )
 def test_empty_parts_are_left_out(context: str, note: str, query: str, text: str) -> None:
     assert context_message_text(context, note, query) == text
+
+
+def hint_line(template: str, label: int | None) -> str:
+    return render_context([HintItem(label)], hint=template, unlabelled_hint="Same text.", span_hint="").text
+
+
+def test_a_hint_names_its_label_where_there_is_one() -> None:
+    assert hint_line(DEFAULT_HINT, None) == "Same text."
+    assert hint_line(DEFAULT_HINT, 7) == "See [Doc 7] above."
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        ("{0} {} {{label}} {label!r} %s %(label)d $label", "{0} {} {7} {label!r} %s %(label)d $label"),
+        ("no number", "no number"),
+        ("{label}{label}", "77"),
+        ("\\1 \\g<0> {label}", "\\1 \\g<0> 7"),
+    ],
+)
+def test_d10_every_other_character_is_literal(template: str, line: str) -> None:
+    assert hint_line(template, 7) == line

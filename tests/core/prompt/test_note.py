@@ -1,11 +1,9 @@
-"""Order notes and hint lines."""
+"""Order notes."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextpilot_core.config import DEFAULT_HINT
-from contextpilot_core.prompt.layout import HintItem, render_context
 from contextpilot_core.prompt.note import COMPACT_TOKENS, order_note
 from contextpilot_core.tokens import estimate_tokens
 
@@ -45,25 +43,3 @@ def test_a_note_is_short_and_neutral(labels: list[int], per_token: int) -> None:
     for text in (note, order_note("full", labels, count)):
         assert not set(text) & set("{}\n%")
         assert text == "" or len(labels) > 1
-
-
-def hint_line(template: str, label: int | None) -> str:
-    return render_context([HintItem(label)], hint=template, unlabelled_hint="Same text.", span_hint="").text
-
-
-def test_a_hint_names_its_label_where_there_is_one() -> None:
-    assert hint_line(DEFAULT_HINT, None) == "Same text."
-    assert hint_line(DEFAULT_HINT, 7) == "See [Doc 7] above."
-
-
-@pytest.mark.parametrize(
-    ("template", "line"),
-    [
-        ("{0} {} {{label}} {label!r} %s %(label)d $label", "{0} {} {7} {label!r} %s %(label)d $label"),
-        ("no number", "no number"),
-        ("{label}{label}", "77"),
-        ("\\1 \\g<0> {label}", "\\1 \\g<0> 7"),
-    ],
-)
-def test_d10_every_other_character_is_literal(template: str, line: str) -> None:
-    assert hint_line(template, 7) == line

@@ -62,7 +62,7 @@ def test_a_record_says_what_stands_there_whole_what_in_part_and_what_is_named():
 
 def test_a_block_that_is_nothing_but_a_span_hint_is_no_target_either():
     record = message_record([(b"m", 4, (Segment(MILK, 2),)), (b"t", 5, (Segment("x"), Segment(TEA, 2)))], (), EMPTY)
-    assert (record.labels, record.rendered) == ({}, {4, 5})
+    assert (record.labels, record.rendered) == ((), {4, 5})
 
 
 def test_a_record_of_nothing():
