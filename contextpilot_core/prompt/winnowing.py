@@ -17,6 +17,7 @@ MAX_TEXT = 1 << 18  # characters; the anchors of longer texts would cost more th
 
 _BATCH = 1 << 20
 _BASE, _MIX, _WORD = 0x9E3779B1, 0x86659FD3, 0xFFFFFFFF
+_HALF = np.uint64(32)
 _ACROSS = np.arange(GRAM - 1)
 
 
@@ -42,18 +43,18 @@ class Scan:
 
         Of neighbours with one hash (a text of short period) the first.
         """
-        if not len(self.hashes):
-            return [[] for _ in self.starts[1:]]
-        order = np.argsort(self.hashes, kind="stable")
-        ascending = self.hashes[order]
-        equal = ascending[1:] == ascending[:-1]
-        again = np.zeros(len(order), np.bool_)
-        again[order[1:][equal]] = again[order[:-1][equal]] = True
-        if known:
-            keys = np.fromiter(known, np.uint32, len(known))
-            first = np.minimum(np.searchsorted(ascending, keys), len(order) - 1)
-            again[order[first[ascending[first] == keys]]] = True  # the only place: those of others are marked above
         texts: list[list[tuple[int, int]]] = [[] for _ in self.starts[1:]]
+        size = len(self.hashes)
+        # Sorted by hash, then by place, in one go: a stable argsort takes longer.
+        keyed = np.sort((self.hashes.astype(np.uint64) << _HALF) | np.arange(size, dtype=np.uint64))
+        ascending, order = keyed >> _HALF, (keyed & np.uint64(_WORD)).astype(np.intp)
+        equal = ascending[1:] == ascending[:-1]
+        again = np.zeros(size, np.bool_)
+        again[order[1:][equal]] = again[order[:-1][equal]] = True
+        if known and size:
+            keys = np.fromiter(known, np.uint64, len(known))
+            first = np.minimum(np.searchsorted(ascending, keys), size - 1)
+            again[order[first[ascending[first] == keys]]] = True  # the only place: those of others are marked above
         places = np.flatnonzero(again)
         if not len(places):
             return texts
