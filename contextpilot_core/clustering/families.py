@@ -41,11 +41,10 @@ def cached_families(contexts: Sequence[Path], weights: Mapping[int, int], cached
     For windows: the time grows with the number of pairs that share blocks, it is some ms for 128 contexts.
     """
     merger = _Merger(contexts, weights, cached)
-    merger.run()
     orders: list[Path] = [()] * len(contexts)
     shared = [0] * len(contexts)
     members = []
-    for root in merger.roots():
+    for root in merger.run():
         family = []
         for position, order, common in merger.orders(root):
             orders[position], shared[position] = order, common
@@ -94,8 +93,11 @@ class _Merger:
                     self._shared[other][number] = self._shared[number][other] = tokens
                 others.append(number)
 
-    def run(self) -> None:
-        """Merge, the largest gain first; a gain is computed only when its bound is the largest left."""
+    def run(self) -> list[int]:
+        """Merge, the largest gain first, and return the clusters that are left, those of the earliest contexts first.
+
+        A gain is computed only when its bound is the largest left.
+        """
         queue: list[_Entry] = []
         for a, row in self._shared.items():
             _push(queue, [self._bound(a, b) for b in row if a < b])
@@ -108,6 +110,7 @@ class _Merger:
                 _push(queue, [self._bound(other, merged) for other in self._shared[merged]])
             else:
                 _push(queue, [self._loss(a, b)])
+        return sorted(self._shared, key=self._first.__getitem__)
 
     def _bound(self, a: int, b: int) -> _Entry:
         """Return a bound of the loss: of what both hold, no more can be cached than of either."""
@@ -137,10 +140,6 @@ class _Merger:
             for number in row.keys() & self._shared.keys():
                 del self._shared[number][gone]
         return merged
-
-    def roots(self) -> list[int]:
-        """Return the clusters that were not merged any further, those of the earliest contexts first."""
-        return sorted(self._shared, key=self._first.__getitem__)
 
     def orders(self, root: int) -> Iterator[tuple[int, Path, int]]:
         """Yield (context, order, leading blocks that are shared or cached) depth-first.

@@ -82,9 +82,20 @@ def _mappings(side: Side, first: int) -> dict[tuple[str, ...], tuple[Place, str]
     return found
 
 
-def question_places(pair: Pair, questions: tuple[str, str]) -> tuple[Place | None, Place | None]:
-    """Return where each prompt's question stands: the known one, else the first text behind that looks like one."""
-    return (_question(pair.a, questions[0], pair.at), _question(pair.b, questions[1], pair.at))
+def question_place(side: Side, question: str, at: tuple[int, int]) -> Place | None:
+    """Return where a prompt's question stands: the known one, else the first text behind ``at`` that looks like one."""
+    question = question.strip()
+    if question:
+        for number, part in enumerate(side.parts[at[0] :], at[0]):
+            start = part.text.find(question)
+            if start >= 0 and part.role != TOOLS and (number, start + len(question)) > at:
+                return number, start, len(question)
+        return None
+    for unit in side.fresh[:3]:
+        alone = side.role(unit) == "user" and side.parts[unit.part].text.strip() == unit.text
+        if alone or _ASKS.search(unit.text) or _ASKS.search(_line_before(side, unit)):
+            return unit.part, unit.start, len(unit.text)
+    return None
 
 
 def question_change(pair: Pair, places: tuple[Place | None, Place | None]) -> Iterator[Change]:
@@ -100,21 +111,6 @@ def covered(side: Side, place: Place | None) -> list[Unit]:
         return []
     part, start, length = place
     return [unit for unit in side.own if unit.part == part and unit.start < start + length and start < unit.end]
-
-
-def _question(side: Side, question: str, at: tuple[int, int]) -> Place | None:
-    question = question.strip()
-    if question:
-        for number, part in enumerate(side.parts[at[0] :], at[0]):
-            start = part.text.find(question)
-            if start >= 0 and part.role != TOOLS and (number, start + len(question)) > at:
-                return number, start, len(question)
-        return None
-    for unit in side.fresh[:3]:
-        alone = side.role(unit) == "user" and side.parts[unit.part].text.strip() == unit.text
-        if alone or _ASKS.search(unit.text) or _ASKS.search(_line_before(side, unit)):
-            return unit.part, unit.start, len(unit.text)
-    return None
 
 
 def _line_before(side: Side, unit: Unit) -> str:

@@ -161,7 +161,8 @@ class PairDiagnosis:
                 f"  {finding.kind}: {finding.meaning} at {_place(finding.message, finding.offset)} "
                 f"({finding.length_before:,} characters became {finding.length_after:,})."
             )
-            lines.append(f"    {_cost(finding)} {finding.advice}")
+            cost = "nothing" if finding.fine else f"{finding.lost_tokens:,} tokens of reuse"
+            lines.append(f"    It costs {cost}. {finding.advice}")
         return "\n".join(lines)
 
 
@@ -213,7 +214,3 @@ class Diagnosis:
 
 def _place(message: int | None, offset: int) -> str:
     return f"the tools, character {offset:,}" if message is None else f"message {message}, character {offset:,}"
-
-
-def _cost(finding: Finding) -> str:
-    return "It costs nothing." if finding.fine else f"It costs {finding.lost_tokens:,} tokens of reuse."

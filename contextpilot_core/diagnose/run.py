@@ -12,7 +12,7 @@ from contextpilot_core.diagnose.changes import (
     memory_change,
     metadata_places,
     question_change,
-    question_places,
+    question_place,
     varied_changes,
 )
 from contextpilot_core.diagnose.pairs import Pair, cut_pair, document_spans
@@ -87,8 +87,7 @@ def diagnose(
     if len(records) < 2:
         raise RequestError(f"prompts holds {len(records)}; give at least two, to be compared with one another")
     same_kind(records)
-    all_parts = [parts_of(record) for record in records]
-    prompted: list[_Prompt] = list(zip(range(len(records)), records, all_parts, strict=True))
+    prompted: list[_Prompt] = [(number, record, parts_of(record)) for number, record in enumerate(records)]
     measure = _Measure(kv_block, count)
     pairs = []
     for later in prompted[1:]:
@@ -161,7 +160,7 @@ def _changes(
     cut = list(history_change(pair))
     if cut:
         return changes + cut
-    places = question_places(pair, (records[0].question, records[1].question))
+    places = question_place(pair.a, records[0].question, at), question_place(pair.b, records[1].question, at)
     known = {unit for both in varied for unit in (both.a, both.b)}
     known.update(covered(pair.a, places[0]), covered(pair.b, places[1]))
     reordered = metadata_places(pair)

@@ -34,7 +34,7 @@ def read_prompts(path: str | PathLike[str]) -> list[PromptLike]:
 def _prompts(text: str, where: str) -> list[PromptLike]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"{where} is no JSON ({error.__class__.__name__}); rename plain text to .txt") from error
     if isinstance(value, list) and not (value and all(_is_message(entry) for entry in value)):
         return value

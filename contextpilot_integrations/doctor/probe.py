@@ -24,7 +24,7 @@ def probe(
     of `record` and of `contextpilot_core.diagnose.diagnose`. When both texts and messages were sent (several models),
     those of the last prompt's kind are compared.
     """
-    if isinstance(queries, str) or len(queries) < 2:
+    if len(queries) < 2:
         raise RequestError("queries must be a list of at least two questions, whose prompts are compared")
     recording = record(pipeline, queries, make_input=make_input, config=config)
     prompts = _one_kind(recording.prompts)
@@ -54,9 +54,11 @@ def record(
         config: for a LangChain runnable, passed to every call.
 
     Raises:
-        RequestTypeError: ``pipeline`` is of neither framework.
+        RequestTypeError: ``pipeline`` is of neither framework, or ``queries`` is one text.
         RequestError: a chain does not say which key of its input takes the question.
     """
+    if isinstance(queries, str):
+        raise RequestTypeError("queries is one text, which would be asked letter by letter; give a list of questions")
     recorder = Recorder()
     run = _runner(pipeline, recorder, make_input, config)
     for query in queries:

@@ -79,7 +79,7 @@ def _case(line: str, where: str) -> Case:
             earlier=tuple(_turn(turn) for turn in value.get("earlier", ())),
             cluster=_text(value["cluster"]) if "cluster" in value else "",
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         # No text of the line: json's and our own messages name kinds and keys only.
         raise RequestError(f"{where}: no question ({type(error).__name__}: {error}); {_SHAPE}") from error
 

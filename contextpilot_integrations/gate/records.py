@@ -56,7 +56,7 @@ class ScoreFile:
             head, *lines = [json.loads(line) for line in whole.splitlines()]
             found = head["settings"]
             self.records = {line["key"]: Record(**line) for line in lines}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(
                 f"{self._path} is no file of scores ({type(error).__name__}); name another file, or remove it"
             ) from error

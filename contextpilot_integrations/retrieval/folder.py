@@ -45,7 +45,7 @@ def load_entries(folder: Path, *, kind: str) -> tuple[tuple[Entry, ...], dict[st
         found = content["kind"], content["version"]
         entries = tuple(_loaded(document) for document in content["documents"])
         options = dict(content["options"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"{path} is damaged ({type(error).__name__}); save the index again") from error
     if found != (kind, VERSION):
         raise RequestError(f"{path} is of kind {found[0]!r}, version {found[1]!r}; it must be {kind!r}, {VERSION}")

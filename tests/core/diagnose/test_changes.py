@@ -16,7 +16,7 @@ from contextpilot_core.diagnose.changes import (
     memory_change,
     metadata_places,
     question_change,
-    question_places,
+    question_place,
     varied_changes,
 )
 from contextpilot_core.diagnose.pairs import Pair, cut_pair
@@ -166,11 +166,15 @@ def test_a_mapping_is_found_where_each_prompt_has_it():
     assert metadata_places(pair_of("x {'a': 1, 'b': 2}", "y {'b': 2, 'a': 3}")) == []
 
 
+def question_places(pair, one, other):
+    return question_place(pair.a, one, pair.at), question_place(pair.b, other, pair.at)
+
+
 def test_a_known_question_is_found_behind_the_first_difference_only():
     one, other = f"Who was it?\n{STAYS}\nWho was it?", f"And who is she?\n{STAYS}\nWho was it?"
     pair = pair_of(one, other)
-    assert question_places(pair, ("Who was it?", "And who is she?")) == ((1, 0, 11), (1, 0, 15))
-    assert question_places(pair, (" Who was it?\n", "Not there")) == ((1, 0, 11), None)
+    assert question_places(pair, "Who was it?", "And who is she?") == ((1, 0, 11), (1, 0, 15))
+    assert question_places(pair, " Who was it?\n", "Not there") == ((1, 0, 11), None)
     assert list(question_change(pair, ((1, 0, 11), (1, 0, 15)))) == [Change("question_before_context", 1, 0, 11, 15)]
     assert list(question_change(pair, ((1, 0, 11), (1, len(other) - 1, 1)))) == []  # nothing shared behind it
     assert list(question_change(pair, (None, (1, 0, 15)))) == []
@@ -181,10 +185,10 @@ def test_a_question_that_is_not_known_is_told_by_its_label_its_heading_or_its_me
         (f"Question: who?\n{STAYS}", f"Question: where?\n{STAYS}", len("Question: where?")),
         (f"## Query:\nwho?\n{STAYS}", f"## Query:\nwhere?\n{STAYS}", len("where?")),
     ):
-        assert question_places(pair_of(one, other), ("", ""))[1] == (1, other.index("where?") + 6 - length, length)
+        assert question_places(pair_of(one, other), "", "")[1] == (1, other.index("where?") + 6 - length, length)
     chat = [[{"role": "user", "content": text}, {"role": "tool", "content": STAYS}] for text in (" who?", " where?")]
-    assert question_places(pair_of(*chat), ("", "")) == ((1, 1, 4), (1, 1, 6))
-    assert question_places(pair_of(f"who?\n{STAYS}", f"where?\n{STAYS}"), ("", "")) == (None, None)
+    assert question_places(pair_of(*chat), "", "") == ((1, 1, 4), (1, 1, 6))
+    assert question_places(pair_of(f"who?\n{STAYS}", f"where?\n{STAYS}"), "", "") == (None, None)
 
 
 def test_units_are_covered_where_they_overlap_a_place():

@@ -63,6 +63,7 @@ def test_a_list_is_one_prompt_only_where_all_entries_are_messages(tmp_path):
     ("name", "content", "said"),
     [
         ("bad.json", b"{", "bad.json is no JSON"),
+        pytest.param("bad.json", b"[" * 100_000, "bad.json is no JSON", id="nested too deeply"),
         ("bad.jsonl", b'"secret"\n\n{secret', "bad.jsonl, line 3 is no JSON"),
         ("latin.txt", b"secr\xe9t", "latin.txt cannot be read"),
     ],

@@ -58,7 +58,13 @@ def test_other_objects_are_refused():
         probe(object(), QUERIES)
 
 
-@pytest.mark.parametrize("queries", ["one text", ["one"], []])
+@pytest.mark.parametrize("ask", [probe, record])
+def test_one_text_is_no_list_of_questions(ask):
+    with pytest.raises(RequestTypeError, match="queries is one text, .* give a list of questions"):
+        ask(object(), "Why?")
+
+
+@pytest.mark.parametrize("queries", ["W", ["one"], []])
 def test_one_question_is_not_enough(queries):
     with pytest.raises(RequestError, match="at least two questions"):
         probe(object(), queries)

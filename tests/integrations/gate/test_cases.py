@@ -46,6 +46,7 @@ def test_the_key_follows_from_what_is_asked_alone():
     [
         ("[]", "TypeError"),
         ("{secret", "JSONDecodeError"),
+        pytest.param("[" * 100_000, "RecursionError", id="nested too deeply"),
         ('{"query": "secret", "documents": ["A"]}', "KeyError: 'answers'"),
         ('{"query": 7, "documents": ["secret"], "answers": ["A"]}', "expected a text, got int"),
         ('{"query": "Q", "documents": [], "answers": ["A"]}', "one text or more, got an empty one"),

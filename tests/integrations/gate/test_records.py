@@ -8,7 +8,11 @@ from contextpilot_core.errors import ConfigError
 from contextpilot_integrations.gate.records import Record, ScoreFile
 
 
-@pytest.mark.parametrize("text", ["", "[]\n", '{"settings": {}}\n{"key": 1}\n', "no JSON\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]\n", '{"settings": {}}\n{"key": 1}\n', "no JSON\n", "[" * 100_000 + "\n"],
+    ids=lambda text: text[:20],
+)
 def test_another_file_is_refused_and_left_alone(tmp_path, text):
     path = tmp_path / "s.jsonl"
     path.write_text(text)

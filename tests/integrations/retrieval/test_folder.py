@@ -20,6 +20,7 @@ from tests.conftest import require
     ("content", "match"),
     [
         ("{", "damaged"),
+        pytest.param("[" * 100_000, "damaged", id="nested too deeply"),
         ("[]", "damaged"),
         ('{"version": 1, "kind": "bm25", "options": {}, "documents": [{"text": 3}]}', "damaged"),
         ('{"version": 9, "kind": "bm25", "options": {}, "documents": []}', "version 9"),

@@ -109,6 +109,7 @@ def test_what_cannot_work_is_refused(server):
         ({"secret": "short"}, "16 bytes"),
         ({"secret": 5}, "got int"),
         ({"snapshot_every": 0}, "snapshot_every=0"),
+        ({"snapshot_every": True}, "snapshot_every=True"),
         ({"server": "mysql://x"}, "URL"),
         ({"server": 5}, "got int"),
         ({"server": redis.Redis(decode_responses=True)}, "decode_responses"),
