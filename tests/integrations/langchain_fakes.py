@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field
@@ -19,6 +19,17 @@ def text_of(name: str) -> str:
 
 def document(name: str, **metadata: Any) -> Document:
     return Document(id=f"id-{name}", page_content=text_of(name), metadata={"source": f"{name}.md", **metadata})
+
+
+def result(*documents: str | Document, content: str | None = None, call: str = "c", **fields: Any) -> ToolMessage:
+    """What a retrieval tool returned: documents, and the content that shows them."""
+    found = [document(each) if isinstance(each, str) else each for each in documents]
+    shown = "\n\n".join(each.page_content for each in found) if content is None else content
+    return ToolMessage(shown, tool_call_id=call, artifact=found, **fields)
+
+
+def contents(messages: list[BaseMessage]) -> list[Any]:
+    return [message.content for message in messages]
 
 
 QUERIES = {"A": ("D1", "D2", "D3", "D4"), "B": ("D2", "D1", "D5", "D3")}

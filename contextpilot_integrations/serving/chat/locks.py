@@ -18,13 +18,16 @@ Key = tuple[str, str]
 Keep = Callable[[], None]
 """Notes that the caller has the session now: a stream may be read by another thread than began it."""
 
+Caller = tuple[Any, int]
+"""The running task, None outside of one, and the number of its thread."""
+
 
 @dataclass
 class _Seat:
     """Who has a session, and who waits for it."""
 
-    owner: Any
-    waiting: deque["Future[None]"] = field(default_factory=deque)
+    owner: Caller
+    waiting: deque[tuple["Future[None]", Caller]] = field(default_factory=deque)
 
 
 class TurnLocks:
@@ -43,13 +46,14 @@ class TurnLocks:
         """Hold a session for one turn of this thread; None is nobody's.
 
         Raises:
-            RequestError: this thread holds it already, by a stream that has not ended.
+            RequestError: waiting would never end: a stream that was begun here has the session, or a task that cannot
+                go on while this thread waits has it, or comes before.
         """
         if session_id is None:
             yield _nothing
             return
         key = namespace, session_id
-        turn = self._enter(key)
+        turn = self._enter(key, blocks=True)
         try:
             turn.result()
         except BaseException:
@@ -67,7 +71,7 @@ class TurnLocks:
             yield _nothing
             return
         key = namespace, session_id
-        turn = self._enter(key)
+        turn = self._enter(key, blocks=False)
         try:
             await asyncio.wrap_future(turn)
         except BaseException:
@@ -86,21 +90,21 @@ class TurnLocks:
         with self._guard:
             self._seats[key].owner = _caller()
 
-    def _enter(self, key: Key) -> "Future[None]":
-        """Return what is done as soon as it is the caller's turn."""
-        turn: Future[None] = Future()
+    def _enter(self, key: Key, *, blocks: bool) -> "Future[None]":
+        """Return what is done as soon as it is the caller's turn; ``blocks``: until then its thread does nothing."""
+        turn, me = Future[None](), _caller()
         with self._guard:
-            seat = self._seats.get(key)
-            if seat is None:
-                self._seats[key] = _Seat(_caller())
+            seat = self._seats.setdefault(key, _Seat(me))
+            if seat.owner is me:
                 turn.set_result(None)
-            elif seat.owner == _caller():
+                return turn
+            ahead = [seat.owner, *[caller for other, caller in seat.waiting if not other.cancelled()]]
+            if me[1] in [thread for _, thread in ahead] if blocks else seat.owner in (me, (None, me[1])):
                 raise RequestError(
-                    f"session_id={key[1]!r} has an answer that is still being streamed here, and waiting for it would "
-                    "never end; read it to its end or close it first"
+                    f"session_id={key[1]!r} has an answer that is still being streamed or awaited here, and waiting "
+                    "for it would never end; read it to its end or close it first, and do not block an event loop"
                 )
-            else:
-                seat.waiting.append(turn)
+            seat.waiting.append((turn, me))
         return turn
 
     def _give_up(self, key: Key, turn: "Future[None]") -> None:
@@ -111,9 +115,8 @@ class TurnLocks:
     def _leave(self, key: Key) -> None:
         with self._guard:
             seat = self._seats[key]
-            seat.owner = None
             while seat.waiting:
-                following = seat.waiting.popleft()
+                following, seat.owner = seat.waiting.popleft()
                 if following.set_running_or_notify_cancel():
                     following.set_result(None)
                     return
@@ -124,10 +127,8 @@ def _nothing() -> None:
     pass
 
 
-def _caller() -> Any:
-    """Return the running task, or else the number of this thread."""
+def _caller() -> Caller:
     try:
-        task = asyncio.current_task()
+        return asyncio.current_task(), threading.get_ident()
     except RuntimeError:
-        task = None
-    return threading.get_ident() if task is None else task
+        return None, threading.get_ident()

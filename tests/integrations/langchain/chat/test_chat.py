@@ -4,9 +4,7 @@ import asyncio
 import json
 import random
 import re
-import threading
 import time
-from concurrent.futures import Future
 
 import pytest
 
@@ -33,7 +31,6 @@ from langchain_core.runnables import RunnableLambda  # noqa: E402
 
 from contextpilot_integrations.langchain import ContextPilotRetriever, create_contextpilot_chat  # noqa: E402
 from contextpilot_integrations.langchain.chat.history import MemoryHistory  # noqa: E402
-from contextpilot_integrations.serving.chat.locks import TurnLocks  # noqa: E402
 from tests.integrations.langchain_fakes import Lists, Recorder, chatml, document, names_in, text_of  # noqa: E402
 
 U = {"configurable": {"session_id": "u"}}
@@ -701,80 +698,6 @@ def test_calls_of_one_session_wait_for_each_other(asynchronous):
     assert extending(model.prompts)
     assert len(chat.history("u")) == 40
     assert chat._locks._seats == {}
-
-
-def test_a_waiting_call_that_is_cancelled_leaves_the_session_free():
-    async def scenario():
-        locks = TurnLocks()
-        order = []
-
-        async def turn(name, seconds):
-            async with locks.ahold("u"):
-                order.append(name)
-                await asyncio.sleep(seconds)
-
-        first = asyncio.create_task(turn("first", 0.05))
-        await asyncio.sleep(0.01)
-        waiting = [asyncio.create_task(turn(f"waiting {n}", 0)) for n in range(3)]
-        await asyncio.sleep(0.01)
-        waiting[0].cancel()
-        await asyncio.gather(first, *waiting, return_exceptions=True)
-        return order, locks._seats
-
-    assert asyncio.run(scenario()) == (["first", "waiting 1", "waiting 2"], {})
-
-
-def test_a_handover_to_a_call_that_is_cancelled_at_once_is_passed_on():
-    async def scenario():
-        locks = TurnLocks()
-        waiting = None
-
-        async def turn():
-            async with locks.ahold("u"):
-                return "had it"
-
-        async with locks.ahold("u"):
-            waiting = asyncio.create_task(turn())
-            await asyncio.sleep(0)
-        waiting.cancel()  # it has the session by now, but has not run yet
-        await asyncio.gather(waiting, return_exceptions=True)
-        return await asyncio.wait_for(asyncio.create_task(turn()), 1), locks._seats
-
-    assert asyncio.run(scenario()) == ("had it", {})
-
-
-def test_threads_and_tasks_share_one_queue():
-    locks, order = TurnLocks(), []
-
-    def in_thread(name):
-        with locks.hold("u"):
-            order.append(name)
-
-    async def scenario():
-        async with locks.ahold("u"):
-            thread = threading.Thread(target=in_thread, args=("thread",))
-            thread.start()
-            while not locks._seats["default", "u"].waiting:
-                await asyncio.sleep(0.001)
-            order.append("task")
-        await asyncio.to_thread(thread.join)
-
-    asyncio.run(scenario())
-    assert order == ["task", "thread"]
-
-
-def test_a_waiting_thread_that_is_interrupted_leaves_the_session_free(monkeypatch):
-    def interrupted(turn):
-        raise KeyboardInterrupt
-
-    locks = TurnLocks()
-    with locks.hold("u"):
-        with monkeypatch.context() as patched:
-            patched.setattr(Future, "result", interrupted)
-            thread = threading.Thread(target=lambda: pytest.raises(KeyboardInterrupt, locks.hold("u").__enter__))
-            thread.start()
-            thread.join()
-    assert locks._seats == {}
 
 
 def test_documents_as_they_are():

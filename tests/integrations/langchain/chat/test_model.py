@@ -25,8 +25,7 @@ from contextpilot_integrations.langchain import (  # noqa: E402
     ContextPilotRetriever,
     create_contextpilot_chat,
 )
-from tests.integrations.langchain.agent.test_middleware import result  # noqa: E402
-from tests.integrations.langchain_fakes import Lists, query  # noqa: E402
+from tests.integrations.langchain_fakes import Lists, query, result  # noqa: E402
 
 SYSTEM = ChatPromptTemplate.from_messages([("system", "Answer from the context:\n\n{context}"), ("human", "{input}")])
 
