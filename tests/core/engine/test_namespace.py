@@ -211,6 +211,20 @@ def test_an_order_from_elsewhere_is_kept():
     assert [digest for digest, _ in home.job(plan).path] == [body_digest(C), body_digest(A)]
 
 
+def test_a_tree_keeps_what_was_settled_and_lets_go_of_what_was_only_opened():
+    home = Home(EngineConfig(strategy="paper"))
+    trees = home.space.index.paper
+    assert trees is not None
+    job = home.open(A, B)
+    trees.arrange((), {job.request_id: tuple(job.ids.values())}, None)
+    home.space.close(job)
+    assert not trees.knows(())
+    home.settle(A, B)
+    assert trees.knows(())
+    home.space.evict("r1")
+    assert home.is_empty() and not trees.knows(())
+
+
 @pytest.mark.parametrize("part", ["choose", "keep"])
 def test_settling_that_breaks_off_leaves_nothing(monkeypatch: pytest.MonkeyPatch, part: str):
     home = Home(EngineConfig(strategy="paper"))

@@ -185,6 +185,11 @@ def test_the_past_is_bounded(monkeypatch: pytest.MonkeyPatch):
     for name in (1, 0, 2):
         rank.remove(name, None, 2)
     assert [rank.holds(key, 1) for key in (A, B, C)] == [True, False, True]
+    rank.add(0, None, A, 3)
+    rank.remove(0, None, 4)  # its latest stay is the youngest now
+    rank.add(1, None, B, 5)
+    rank.remove(1, None, 6)
+    assert [rank.holds(key, at) for key, at in ((A, 3), (B, 5), (C, 1))] == [True, True, False]
 
 
 def three() -> Rank:

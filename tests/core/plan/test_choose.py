@@ -195,9 +195,26 @@ def test_a_proposal_gives_way_to_what_is_cached_and_better():
     space.send(B, A)
     assert space.choose(A, B, C, lead=(C,), promise=89).order == (1, 0, 2)
     assert space.choose(A, B, C, lead=(C,), promise=90).order == (2, 0, 1)
+    assert space.choose(A, B, C, lead=(C,)).order == (1, 0, 2)  # nothing of it is cached
     # what is cached of the proposal counts, too
     space.send(C, A)
     assert space.choose(A, B, C, lead=(C, A)).order == (2, 0, 1)
+
+
+def test_a_proposal_is_weighed_behind_its_head():
+    space, history = Space(note="none"), [{"role": "user", "content": "hi"}]
+    space.send(B, A, messages=history)
+    space.send(C, A, messages=history)
+    assert space.choose(A, B, C, lead=(C, A), messages=history).order == (2, 0, 1)
+    # of the other proposal one block is cached: 50 tokens, and not 110
+    assert space.choose(A, B, C, lead=(B, C), messages=history).order == (2, 0, 1)
+
+
+def test_what_stands_twice_takes_its_places_in_turn():
+    space = Space(note="none", dedup=False)
+    space.send(B, A, B)
+    job = space.choose(A, B, B)
+    assert (job.order, job.cached_blocks, job.block_tokens) == ((1, 0, 2), 3, 140)
 
 
 # --- behind a conversation
