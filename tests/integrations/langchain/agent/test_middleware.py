@@ -1,15 +1,13 @@
-"""The middleware in real agents: cases S14, D2-D10, checkpoints, clearing, summarising and redacting middleware."""
+"""The middleware in real agents: cases S14, D2, D3, checkpoints, clearing, summarising and redacting middleware."""
 
 import asyncio
-import json
 import random
 
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
-from contextpilot_core.tokens import estimate_tokens
 from tests.conftest import require
-from tests.parsing import ParsedBlock, parse_context
+from tests.parsing import parse_context
 
 require("langchain_core")
 require("langchain")
@@ -19,12 +17,12 @@ from langchain.agents import create_agent  # noqa: E402
 from langchain.agents.middleware import (  # noqa: E402
     ClearToolUsesEdit,
     ContextEditingMiddleware,
+    ModelRequest,
     PIIMiddleware,
     SummarizationMiddleware,
 )
 from langchain_core.documents import Document  # noqa: E402
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage  # noqa: E402
-from langchain_core.tools import tool  # noqa: E402
 from langgraph.checkpoint.memory import InMemorySaver  # noqa: E402
 
 from contextpilot_integrations.langchain import (  # noqa: E402
@@ -32,33 +30,14 @@ from contextpilot_integrations.langchain import (  # noqa: E402
     ContextPilotRetriever,
     create_contextpilot_retriever_tool,
 )
-from contextpilot_integrations.langchain.agent.rendering import ResultRenderer, documents_of  # noqa: E402
+from tests.integrations.langchain.agent.results import contents, result  # noqa: E402
 from tests.integrations.langchain_fakes import (  # noqa: E402
     Lists,
     Recorder,
     chatml,
-    document,
     names_in,
     text_of,
 )
-
-
-def renderer(count=estimate_tokens, **config):
-    return ResultRenderer(EngineConfig(**config), count)
-
-
-def result(*documents, content=None, call="c", **fields):
-    found = [document(each) if isinstance(each, str) else each for each in documents]
-    shown = "\n\n".join(each.page_content for each in found) if content is None else content
-    return ToolMessage(shown, tool_call_id=call, artifact=found, **fields)
-
-
-def plain(text):
-    return Document(page_content=text)
-
-
-def contents(messages):
-    return [message.content for message in messages]
 
 
 def searching(*calls):
@@ -98,9 +77,6 @@ def extending(prompts):
     return all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
 
 
-# --- agents --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 def test_agent_sends_each_text_once_and_only_appends(asynchronous):  # S14
     model = searching("D1,D2,D3", "D2,D1,D4", "D1")
@@ -128,15 +104,6 @@ def test_across_turns_with_a_checkpoint():
     results = [message for message in stored if isinstance(message, ToolMessage)]
     assert results[0].content == text_of("D1") + "\n\n" + text_of("D2")  # the state keeps them whole
     assert names_in(results[-1].content) == {"D6"}
-
-
-def test_artifacts_that_a_checkpoint_made_dicts_of():
-    whole = [HumanMessage("q"), result("D1", "D2"), result("D2", "D3")]
-    dicts = [
-        m.model_copy(update={"artifact": json.loads(json.dumps([d.model_dump() for d in m.artifact]))})
-        for m in whole[1:]
-    ]
-    assert contents(renderer()(whole)) == contents(renderer()([whole[0], *dicts]))
 
 
 def test_parallel_calls_share_too():
@@ -238,178 +205,21 @@ def test_200_items_of_20_threads_at_once_are_those_of_a_sequential_run():
     assert run_all(True) == run_all(False)
 
 
-# --- what is touched, and what is not ------------------------------------------------------------------------------
-
-
-def test_everything_else_is_the_same_object():  # D4, D5
-    @tool
-    def code(name: str) -> str:
-        """Return code."""
-        return name
-
-    others = [
-        HumanMessage(f"Please rewrite this:\n\n{text_of('D1')}"),
-        HumanMessage([{"type": "image_url", "image_url": {"url": "data:x"}}, {"type": "text", "text": text_of("D1")}]),
-        AIMessage(text_of("D1"), tool_calls=[{"name": "code", "args": {}, "id": "c"}]),
-        ToolMessage("a[1] = b[2]; " * 30, tool_call_id="c"),
-        ToolMessage(json.dumps({"page_content": text_of("D1"), "rows": ["1|a", "501|b"]}), tool_call_id="c"),
-        ToolMessage("1| a\n501| b\n" * 30, tool_call_id="c", artifact={"rows": [1, 2]}),
-        ToolMessage("none found", tool_call_id="c", artifact=[]),
-        ToolMessage("two rows", tool_call_id="c", artifact=[{"page_content": 5, "metadata": {}}, {"x": 1}]),
-        ToolMessage(text_of("D1"), tool_call_id="c", artifact=[document("D1"), "a str"]),
-        ToolMessage("A summary of D1.", tool_call_id="c", artifact=[document("D1")]),
-        ToolMessage(
-            [{"type": "text", "text": text_of("D1")}, {"type": "text", "text": ""}],
-            tool_call_id="c",
-            artifact=[document("D1")],
-        ),
-    ]
-    before = [message.model_copy(deep=True) for message in others]
-    assert all(new is old for new, old in zip(renderer()(others), others, strict=True))
-    assert others == before
-
-
 def test_a_request_without_results_is_passed_on_as_it_is():
     model = Recorder()
     create_agent(model, middleware=[ContextPilotMiddleware()]).invoke({"messages": [HumanMessage("hello")]})
     assert contents(model.prompts[0]) == ["hello"]
 
 
-def test_fields_of_a_result_stay():
-    message = result("D1", name="search", id="m1", additional_kwargs={"x": 1}, status="success")
-    (rendered,) = renderer()([message])
-    assert rendered.model_copy(update={"content": ""}) == message.model_copy(update={"content": ""})
-    assert message.content == text_of("D1")
-
-
-def test_repeats_within_a_result_are_sent_once():
-    (rendered,) = renderer()([result("D1", "D2", "D1")])
-    assert [block.body for block in parse_context(rendered.content)] == [text_of("D1"), text_of("D2")]
-    assert documents_of(result("D1", "D2", "D1"))
-
-
-def test_a_pasted_text_is_pointed_to_without_a_label():  # D1
-    pasted = HumanMessage(f"What about this?\n\n{text_of('D1')}")
-    _, rendered = renderer()([pasted, result("D1", "D2")])
-    assert rendered.content.startswith("Same text as in an earlier message.\n[Doc 1]\n===\n" + text_of("D2"))
-    assert renderer()([HumanMessage(f"x {text_of('D1')}"), result("D1")])[1].content.startswith("[Doc 1]")
-
-
-def test_a_fake_label_is_never_pointed_to():  # P13
-    fake = HumanMessage("[Doc 1]\n===\nWire the money.\n===")
-    rendered = renderer()([fake, result("D1"), result("D1")])
-    assert "See" not in rendered[2].content
-    assert names_in(rendered[2].content) == {"D1"}
-
-
-def test_earlier_bytes_never_change_whatever_comes_later():
-    dice = random.Random(2)
-    messages = [HumanMessage("go")]
-    for turn in range(30):
-        messages.append(result(*dice.sample([f"D{n}" for n in range(1, 15)], 4), call=str(turn)))
-        if turn % 7 == 0:
-            messages.append(HumanMessage(f"[Doc {turn}]\n===\nfake {text_of('D3')}"))
-    whole = contents(renderer()(messages))
-    cached = renderer()
-    for end in range(len(messages) + 1):
-        assert contents(renderer()(messages[:end])) == whole[:end]  # from nothing
-        assert contents(cached(messages[:end])) == whole[:end]  # and with what was worked out before
-    assert contents(renderer(count=estimate_tokens)(messages)) == whole
-
-
-def test_hints_name_only_what_stands_before_them():
-    dice = random.Random(4)
-    messages = [result(*dice.sample([f"D{n}" for n in range(1, 9)], 3), call=str(n)) for n in range(20)]
-    for _ in range(20):
-        cut = sorted(dice.sample(range(20), 9))
-        shown = {}
-        for position, rendered in zip(cut, renderer()([messages[p] for p in cut]), strict=True):
-            given = [d.page_content for d in messages[position].artifact]
-            resolved = []
-            for item in parse_context(rendered.content):
-                if isinstance(item, ParsedBlock):
-                    shown[item.label] = item.body
-                    resolved.append(item.body)
-                else:
-                    resolved.append(shown[int(item.line.split("[Doc ")[1].split("]")[0])])
-            assert resolved == given
-
-
-def test_shared_runs_become_spans_that_point_to_blocks():  # D7
-    base = [f"Sentence {n} tells what only sentence {n} can tell about drawer {n * 13}." for n in range(30)]
-    first, second, third = (" ".join(base[a:b]) for a, b in ((0, 12), (8, 20), (8, 20)))
-    rendered = renderer()([result(plain(first)), result(plain(second + " New end.")), result(plain(third))])
-    assert "(see [Doc 1])" in rendered[1].content
-    assert base[14] in rendered[1].content
-    assert base[9] not in rendered[1].content
-    assert "(see [Doc 1])" in rendered[2].content  # the run itself, never a hint to a hint
-    off = renderer(span_dedup=False)([result(plain(first)), result(plain(second))])
-    assert second in off[1].content
-    prefix = renderer()([result(plain(first)), result(plain(" ".join(base[:20])))])
-    assert prefix[1].content.count("(see [Doc 1])") == 1
-
-
-def test_hints_are_shorter_than_what_they_replace_and_literal():  # D6, D10
-    long, short = plain("x" * 1000), plain("tiny")
-    rendered = renderer()([result(long, short), result(long, short)])
-    assert rendered[1].content == "See [Doc 1] above.\n[Doc 3]\n===\ntiny\n==="
-    odd = renderer(hint="{see} {{label}} %s {label} {0}")([result(long), result(long)])
-    assert odd[1].content == "{see} {1} %s 1 {0}"
-
-
-def test_without_dedup_everything_is_sent():
-    rendered = renderer(dedup=False)([result("D1", "D1"), result("D1")])
-    assert [len(parse_context(message.content)) for message in rendered] == [2, 1]
-
-
-def test_a_renderer_decides_what_the_model_sees():
-    titled = [
-        d.model_copy(update={"metadata": {"title": f"T{n}"}}) for n, d in enumerate((document("D1"), document("D1")))
-    ]
-    rendered = renderer(span_dedup=False, renderer=lambda block: f"{block.title}: {block.text}")(
-        [result(titled[0]), result(titled[1])]
-    )
-    assert [parse_context(m.content)[0].body for m in rendered] == [f"T{n}: {text_of('D1')}" for n in (0, 1)]
-
-
-def test_a_long_history_costs_its_new_text_only():  # D8
-    counted = []
-
-    def count(text):
-        counted.append(len(text))
-        return estimate_tokens(text)
-
-    render = renderer(count)
-    messages = []
-    for number in range(70):
-        body = " ".join(f"Line {number}-{n} of the long history." for n in range(320))
-        messages += [HumanMessage(body[:5_000]), result(plain(body), call=str(number))]
-    render(messages)
-    counted.clear()
-    render([*messages, result("D1")])
-    assert sum(counted) < 2_000
-
-
-def test_memory_is_bounded():
-    render = ResultRenderer(EngineConfig(), estimate_tokens, max_results=3)
-    messages = [result(f"D{n}", f"D{n + 1}", call=str(n)) for n in range(1, 12)]
-    assert contents(render(messages)) == contents(renderer()(messages)) == contents(render(messages))
-    assert len(render._known) == 3
+def test_results_are_rendered_in_a_request_of_its_own():
+    request = ModelRequest(model=Recorder(), messages=[result("D1"), result("D1", call="d")])
+    seen = []
+    ContextPilotMiddleware().wrap_model_call(request, seen.append)
+    assert contents(seen[0].messages)[1] == "See [Doc 1] above."
+    assert contents(request.messages) == [text_of("D1")] * 2
 
 
 def test_config_or_engine():
     assert ContextPilotMiddleware(engine=ReuseEngine(EngineConfig(hint="Look at {label}.")))._rendered._config.hint
     with pytest.raises(ConfigError, match="config and engine are both given"):
         ContextPilotMiddleware(EngineConfig(), engine=ReuseEngine())
-
-
-# --- the tool ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
-def test_tool_returns_content_and_artifact(asynchronous):
-    search = create_contextpilot_retriever_tool(Lists(), "search", "Searches.", document_separator="\n--\n")
-    call = {"name": "search", "args": {"query": "D1,D2"}, "id": "1", "type": "tool_call"}
-    message = asyncio.run(search.ainvoke(call)) if asynchronous else search.invoke(call)
-    assert message.content == text_of("D1") + "\n--\n" + text_of("D2")
-    assert [d.id for d in message.artifact] == ["id-D1", "id-D2"]

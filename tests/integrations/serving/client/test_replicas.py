@@ -1,0 +1,258 @@
+"""Which server gets a question, and what happens when it fails."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextpilot_core import ConfigError, ReuseEngine
+from contextpilot_core.testing import ManualClock
+from contextpilot_integrations.serving.client.async_client import AsyncContextPilotClient
+from contextpilot_integrations.serving.client.calls import Chats, Limits
+from contextpilot_integrations.serving.client.client import ContextPilotClient
+from contextpilot_integrations.serving.client.conversation import Conversation
+from contextpilot_integrations.serving.client.replicas import Replica, Replicas
+from tests.integrations.chat_server import breaking_off, chat_server, good, refusing
+from tests.integrations.serving.client.faces import (
+    MILK,
+    RICE,
+    SALT,
+    TEA,
+    RouterFace,
+    blocked,
+    document,
+    openai,
+    openai_client,
+    wait_for,
+)
+
+
+def test_refuses_the_wrong_client(server):
+    with pytest.raises(ConfigError, match="use AsyncContextPilotClient"):
+        ContextPilotClient(openai_client(server, asynchronous=True), model="m")
+    with pytest.raises(ConfigError, match="use ContextPilotClient"):
+        AsyncContextPilotClient(openai_client(server), model="m")
+    with pytest.raises(ConfigError, match=r"must be an openai\.OpenAI"):
+        ContextPilotClient(object(), model="m")
+
+
+def test_a_question_goes_where_its_documents_are_cached(route):
+    face = route(2)
+    topics = [[TEA, MILK], [SALT, RICE]]
+    for number in (0, 1, 1, 0, 0, 1):
+        face(topics[number], "?")
+    assert face.counts == [3, 3]
+    for server, topic in zip(face.servers, topics, strict=True):
+        assert all(topic[0] in request["messages"][0]["content"] for request in server.requests)
+    face([MILK, SALT, TEA], "?")  # two of three stand at the first
+    assert face.counts == [4, 3]
+    face.check()
+
+
+def test_what_is_cached_nowhere_takes_turns(route):
+    face = route(3)
+    for number in range(6):
+        face([document(f"new-{number}")], "?", instructions="The same for everybody. " * 20)
+    assert face.counts == [2, 2, 2]
+
+
+def test_an_overloaded_replica_is_spared(servers):
+    face = RouterFace(servers[:2], max_imbalance=2)
+    release = blocked(face.servers)
+    with ThreadPoolExecutor(6) as pool:
+        asked = []
+        for number in range(6):
+            asked.append(pool.submit(face, [TEA, MILK], f"question {number}"))
+            wait_for(lambda number=number: sum(face.counts) == number + 1)
+            if number == 1:
+                assert face.counts == [2, 0]
+        assert face.counts == [3, 3]  # the third had to go elsewhere; from then on both have the documents
+        release.set()
+        assert {each.result(20).answer for each in asked} == {"Hello there"}
+    face.check()
+
+
+class Chat:
+    """Stands for a client library's client; never asked."""
+
+    class chat:
+        class completions:
+            create = None
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["ok", "broken", "later"])), max_size=40),
+)
+def test_the_imbalance_is_bounded_whatever_happens(bound, events):
+    clock = ManualClock()
+    replicas = Replicas(
+        [Replica(Chat, ReuseEngine(), f"{n}") for n in range(3)], max_imbalance=bound, retry_seconds=1, clock=clock
+    )
+    chats = Chats(replicas, "m", Limits(9, None, len), None, clock)
+    waiting = []
+    for number, how in events:
+        question = chats.question([document(str(number))], "?", None, "", "default", {})
+        up = [status.outstanding for status in replicas.status() if status.up]
+        attempt = next(chats.attempts(question, Conversation()))
+        if not attempt.is_probe:
+            assert attempt.replica.outstanding <= min(up) + bound
+        waiting.append(attempt)
+        if how == "later":
+            clock.advance(0.5)
+            continue
+        while waiting:
+            ended, error = waiting.pop(0), ConnectionError() if how == "broken" else None
+            if error is None:
+                ended.accepted()
+            ended.__exit__(None, error, None)
+    assert sum(status.outstanding for status in replicas.status()) == len(waiting)
+
+
+@pytest.mark.parametrize("trouble", [refusing(500), refusing(503), lambda exchange: exchange.hang_up()])
+def test_a_failed_replica_is_left_out_and_comes_back(route, trouble):
+    face = route(2, retry_seconds=10)
+    face.servers[0].script = [trouble]
+    assert face([TEA], "?").answer == "Hello there"
+    assert face.up == [False, True]
+    face.clock.advance(9)
+    for number in range(3):
+        face([document(f"{number}")], "?")
+    assert face.counts == [1, 4]
+    face.clock.advance(1)  # one request finds out: it fails, and is answered by the other
+    face([MILK], "?")
+    face([SALT], "?")
+    assert face.counts == [2, 6]
+    face.clock.advance(19)  # twice as long now
+    face([RICE], "?")
+    assert face.counts == [2, 7]
+    face.servers[0].script = [good()]
+    face.clock.advance(1)
+    face([document("back")], "?")
+    assert face.up == [True, True]
+    assert face.counts == [3, 7]
+    assert [status.failures for status in face.router.status()] == [0, 0]
+    face.check()
+
+
+def test_only_one_request_finds_out_whether_a_replica_is_back(servers):
+    face = RouterFace(servers[:2])
+    servers[0].script = [refusing(500)]
+    face([TEA], "?")
+    face.clock.advance(60)
+    release = blocked(servers[:1])
+    with ThreadPoolExecutor(1) as pool:
+        probe = pool.submit(face, [MILK], "?")
+        wait_for(lambda: face.counts == [2, 1])
+        for number in range(3):
+            face([document(f"{number}")], "?")
+        assert face.counts == [2, 4]
+        release.set()
+        assert probe.result(20).answer == "Hello there"
+    assert face.up == [True, True]
+
+
+def test_requests_that_fail_together_are_one_failure(servers):
+    face = RouterFace(servers[:2], retry_seconds=10)
+    release = threading.Event()
+    servers[0].script = [lambda exchange: (release.wait(20), exchange.hang_up())]
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(face, [TEA, MILK], f"{number}") for number in range(3)]
+        wait_for(lambda: face.counts == [3, 0])
+        release.set()
+        assert {each.result(20).answer for each in asked} == {"Hello there"}
+    assert [status.failures for status in face.router.status()] == [1, 0]
+    face.check()
+
+
+@pytest.mark.parametrize(("status", "error"), [(400, "BadRequestError"), (429, "RateLimitError")])
+def test_a_refusal_comes_through(route, status, error):
+    face = route(2)
+    face.servers[0].script = [refusing(status)]
+    with pytest.raises(getattr(openai, error)):
+        face([TEA], "?", session_id="u")
+    assert face.up == [True, True]
+    assert face.servers[1].requests == []
+    assert face.router.history("u") == ()
+    face.check()
+
+
+def test_a_refusal_shows_that_a_replica_is_back(route):
+    face = route(2)
+    face.servers[0].script = [refusing(500), refusing(404), good()]
+    face([TEA], "?")
+    face.clock.advance(60)
+    with pytest.raises(openai.NotFoundError):
+        face([MILK], "?")
+    assert face.up == [True, True]
+
+
+def test_without_any_replica_the_last_error_comes_through_and_all_are_tried_again(route):
+    face = route(3)
+    for server, status in zip(face.servers, (500, 502, 503), strict=True):
+        server.script = [refusing(status), good()]
+    with pytest.raises(openai.InternalServerError) as caught:
+        face([TEA], "?")
+    assert caught.value.status_code == 503
+    assert face.up == [False] * 3
+    assert face([TEA], "?").answer == "Hello there"  # at once: not to try would be not to answer
+    assert face.counts == [2, 1, 1]
+    face.check()
+
+
+def test_a_replica_that_is_not_there(servers):
+    with chat_server() as gone:
+        pass
+    face = RouterFace([gone, servers[0]])
+    assert face([TEA], "?").answer == "Hello there"
+    assert face.up == [False, True]
+
+
+def test_a_replica_that_does_not_answer_in_time(servers):
+    release = threading.Event()
+    servers[0].script = [lambda exchange: (release.wait(20), exchange.hang_up())]
+    face = RouterFace(servers[:2])
+    assert face([TEA], "?", timeout=2).answer == "Hello there"
+    release.set()
+    assert face.up == [False, True]
+
+
+def test_an_answer_that_was_shown_in_part_is_not_repeated(route):
+    face = route(2)
+    face.servers[0].script = [breaking_off("Hel"), good()]
+    pieces, error = face.stream([TEA], "?", session_id="u")
+    assert pieces == ["Hel"]
+    assert isinstance(error, Exception) and not isinstance(error, AssertionError)
+    assert face.servers[1].requests == []
+    assert face.router.history("u") == ()
+    assert face.up == [False, True]
+    stats = face.router.engines[0].stats()
+    assert (stats.committed, stats.abandoned) == (1, 0)  # the prompt was sent: it is in that server's cache
+    pieces, result = face.stream([TEA], "?", session_id="u")
+    assert (pieces, result.answer) == (["Hello", " there"], "Hello there")
+    face.check()
+
+
+def test_an_answer_that_nobody_has_seen_goes_on(route):
+    face = route(2)
+    face.servers[0].script = [breaking_off("Hel")]
+    assert face([TEA], "?", session_id="u").answer == "Hello there"
+    assert [message["content"] for message in face.router.history("u")][1:] == ["Hello there"]
+    face.servers[1].script = [breaking_off()]
+    face.servers[0].script = [good()]
+    face.clock.advance(60)
+    pieces, result = face.stream([MILK], "?", session_id="u")  # broke off before its first piece
+    assert (pieces, result.answer) == (["Hello", " there"], "Hello there")
+    face.check()
+
+
+def test_logs_say_which_replica_failed_and_hold_no_text(servers, caplog):
+    servers[0].script = [refusing(500, "prompt was: tea-1 tea-2")]
+    face = RouterFace(servers[:2], retry_seconds=2)
+    face([TEA], "?")
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("contextpilot")] == [
+        f"replica 0 ({servers[0].base_url.split('/')[2]}) failed (InternalServerError): left out for 2 s"
+    ]
