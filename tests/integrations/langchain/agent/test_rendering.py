@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage  # noqa
 from langchain_core.tools import tool  # noqa: E402
 
 from contextpilot_integrations.langchain.agent.rendering import ResultRenderer, documents_of  # noqa: E402
-from contextpilot_integrations.langchain.documents import by_relevance  # noqa: E402
+from contextpilot_integrations.reorder.notes import RANK  # noqa: E402
 from tests.integrations.langchain.agent.results import contents, result  # noqa: E402
 from tests.integrations.langchain_fakes import (  # noqa: E402
     document,
@@ -200,8 +200,8 @@ def test_memory_is_bounded():
 
 
 def test_documents_come_best_first_whatever_the_order_they_are_shown_in():
-    arranged = [document(name, relevance_score=score) for name, score in (("D1", 0.2), ("D2", 0.9), ("D3", 0.5))]
-    assert [each.id for each in documents_of(result(*arranged))] == [each.id for each in by_relevance(arranged)]
+    arranged = [document(name, **{RANK: rank}) for name, rank in (("D1", 2), ("D2", 0), ("D3", 1))]
+    assert [each.id for each in documents_of(result(*arranged))] == ["id-D2", "id-D3", "id-D1"]
 
 
 def test_a_tuple_of_documents_counts_as_a_list_does():

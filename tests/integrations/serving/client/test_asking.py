@@ -2,15 +2,17 @@
 
 import pytest
 
-from contextpilot_core import RequestError
+from contextpilot_core import RequestError, RequestTypeError
 from contextpilot_integrations.session import session
 from tests.integrations.chat_server import breaking_off, completing, refusing
 from tests.integrations.serving.client.faces import (
     MILK,
     SALT,
     TEA,
+    TEXT,
     Face,
     openai,
+    pieces_of,
 )
 
 
@@ -74,3 +76,66 @@ def test_a_broken_text_prompt_leaves_nothing(chat, server):
     with pytest.raises(Exception, match="(?i)connection|peer|incomplete|read"):
         chat.complete([TEA], "?")
     assert (chat.engine.stats().committed, chat.engine.stats().in_flight) == (1, 0)
+
+
+def test_a_chat_that_is_streamed_is_the_stream(server):
+    client = Face(server).client
+    by_chat, by_stream = client.chat([TEA], "?", stream=True, top_p=0.5), client.stream([TEA], "?", top_p=0.5)
+    assert type(by_chat) is type(by_stream)
+    assert list(by_chat) == list(by_stream) == ["Hello", " there"]
+    assert server.requests[0] == server.requests[1]
+
+
+def test_a_chat_of_tasks_that_is_streamed_is_awaited_and_then_the_stream(server, loop):
+    client = Face(server, asynchronous=True, loop=loop).client
+
+    async def talk():
+        by_chat, by_stream = await client.chat([TEA], "?", stream=True), client.stream([TEA], "?")
+        assert type(by_chat) is type(by_stream)
+        return await pieces_of(by_chat), await pieces_of(by_stream)
+
+    assert loop.run_until_complete(talk()) == (["Hello", " there"], ["Hello", " there"])
+    assert server.requests[0] == server.requests[1]
+
+
+def test_an_answer_is_what_its_stream_adds_up_to(chat):
+    whole, (pieces, stream) = chat([TEA], "?"), chat.stream([TEA], "?")
+    assert whole.answer == stream.result.answer == "".join(pieces)
+    assert (whole.message, whole.usage, whole.prompt) == (
+        stream.result.message,
+        stream.result.usage,
+        stream.result.prompt,
+    )
+
+
+def test_a_wrong_request_is_refused_when_it_is_made_not_when_it_is_read(server):
+    for face in (Face(server), Face(server, asynchronous=True)):
+        for call in (face.client.chat, face.client.stream, face.client.complete, face.client.stream_completion):
+            with pytest.raises(RequestError, match="prompt cannot be given"):
+                call([TEA], "?", prompt="mine")
+    assert server.requests == []
+
+
+def test_history_and_last_plan_are_those_of_the_latest_answer(chat):
+    assert chat.client.history("u") == ()
+    assert chat.client.last_plan("u") is None
+    first = chat([TEA], "one", session_id="u")
+    assert chat.client.last_plan("u") is first.plan
+    second = chat([MILK], "two", session_id="u")
+    assert chat.client.last_plan("u") is second.plan
+    assert chat.client.history("u") == (*second.prompt, second.message)
+    assert chat.client.last_plan("u", namespace="other") is None
+
+
+def test_reset_is_of_one_namespace(chat):
+    chat([TEA], "one", session_id="u")
+    assert chat.client.reset("u", namespace="other") is False
+    assert len(chat.client.history("u")) == 2
+    assert chat.client.reset("u") is True
+    assert chat.client.last_plan("u") is None
+
+
+def test_a_text_prompt_may_not_have_parts(chat, server):
+    with pytest.raises(RequestTypeError, match="query"):
+        chat.complete([TEA], [TEXT])
+    assert server.requests == []

@@ -4,15 +4,17 @@ import pytest
 
 from contextpilot_core import ConfigError, RequestError, RequestTypeError
 from contextpilot_integrations.serving.chat.tenants import Tenants
+from contextpilot_integrations.serving.client.calls import closing_stream
 from contextpilot_integrations.serving.client.client import ContextPilotClient
 from contextpilot_integrations.session import session
-from tests.integrations.chat_server import completing
+from tests.integrations.chat_server import completing, refusing
 from tests.integrations.serving.client.faces import (
     MILK,
     SALT,
     TEA,
     TEXT,
     Face,
+    openai_client,
 )
 
 
@@ -140,3 +142,104 @@ def test_without_tenants_extra_body_is_the_callers(server):
 def test_tenants_are_tenants(server):
     with pytest.raises(ConfigError, match="tenants is a str; it must be a Tenants"):
         Face(server, tenants="a key of more than sixteen bytes")
+
+
+# --- what is refused, and what is read when ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"messages": []}, RequestError, "messages cannot be given, this client builds it: give the question as query"),
+        ({"prompt": "x"}, RequestError, "earlier turns are kept by session_id"),
+        ({"namespace": 5}, RequestTypeError, "namespace=5 must be a str; give the tenant's name"),
+        ({"namespace": None}, RequestTypeError, "namespace=None must be a str"),
+        ({"extra_body": "x"}, RequestTypeError, "extra_body is a str; it must be a dict of the server's options"),
+        ({"stream_options": []}, RequestTypeError, "stream_options is a list; it must be a dict"),
+    ],
+)
+def test_every_refusal_says_what_to_do(chat, server, options, error, message):
+    with pytest.raises(error, match=message):
+        chat([TEA], "?", **options)
+    assert server.requests == []
+    assert chat.engine.stats().in_flight == 0
+
+
+@pytest.mark.parametrize("query", [5, None, {"type": "text"}, [], b"bytes"])
+def test_a_question_is_a_text_or_parts(chat, server, query):
+    with pytest.raises(RequestTypeError, match="query"):
+        chat([TEA], query)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("model", ["", None, 5])
+def test_a_model_has_a_name(server, model):
+    with pytest.raises(ConfigError, match=f"model={model!r} must be the name"):
+        ContextPilotClient(openai_client(server), model=model)
+
+
+def test_blocks_from_an_iterator_reach_the_second_replica_too(route):
+    face = route(2)
+    face.servers[0].script = [refusing(500)]
+    face(iter([TEA, MILK]), "?")
+    assert face.servers[0].requests[0]["messages"] == face.servers[1].requests[0]["messages"]
+    assert MILK in face.servers[1].requests[0]["messages"][0]["content"]
+
+
+def test_a_question_is_as_it_was_when_it_was_asked(server):
+    blocks, parts = [TEA], [{"type": "image_url", "image_url": {"url": "first"}}]
+    stream = Face(server).client.stream(blocks, parts)
+    blocks.append(MILK)
+    parts[0]["image_url"]["url"] = "second"
+    parts.append(TEXT)
+    stream.read()
+    shown, *sent = server.requests[0]["messages"][0]["content"]
+    assert MILK not in shown["text"]
+    assert sent == [{"type": "image_url", "image_url": {"url": "first"}}]
+
+
+def test_parts_may_be_a_tuple(chat, server):
+    chat([], (TEXT,))
+    assert server.requests[0]["messages"][0]["content"] == [TEXT]
+
+
+def test_the_callers_options_stay_as_they_are(server):
+    body, options = {"top_k": 1}, {"x": 1}
+    face = Face(server, tenants=Tenants("a key of more than sixteen bytes"))
+    face([TEA], "?", extra_body=body, stream_options=options)
+    assert (body, options) == ({"top_k": 1}, {"x": 1})
+
+
+def test_the_session_of_the_call_stands_above_the_one_around(chat):
+    with session("around"):
+        chat([TEA], "one", session_id="own")
+    assert chat.client.history("around") == ()
+    assert len(chat.client.history("own")) == 2
+
+
+class Chunks:
+    """A response that says whether it was closed."""
+
+    closed = False
+
+    def __iter__(self):
+        return iter(())
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_response_is_closed_at_the_end_whatever_happens():
+    good, bad = Chunks(), Chunks()
+    with closing_stream(good) as chunks:
+        assert chunks is good
+        assert not good.closed
+    with pytest.raises(ValueError, match="x"), closing_stream(bad):
+        raise ValueError("x")
+    assert good.closed
+    assert bad.closed
+
+
+def test_a_response_that_cannot_be_closed_is_left_alone():
+    with closing_stream(iter(())) as chunks:
+        assert list(chunks) == []

@@ -1,11 +1,14 @@
 """Conversations: their prompts only grow, turns wait for each other, old sessions are forgotten."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from contextpilot_core import RequestError
+from contextpilot_core import ConfigError, RequestError
+from contextpilot_integrations.serving.chat import Entry
+from contextpilot_integrations.serving.client.conversation import Sessions
 from tests.integrations.chat_server import good, refusing
 from tests.integrations.serving.client.faces import (
     IMAGE,
@@ -156,3 +159,125 @@ def test_a_full_window_keeps_the_parts_of_the_turns_that_stay(server):
     for turn, message in zip("abcd"[-(len(result.prompt) + 1) // 2 :], result.prompt[::2], strict=True):
         assert message["content"][1:] == [{"type": "text", "text": f"turn {turn}"}, IMAGE]
         assert document(turn) in message["content"][0]["text"]
+
+
+# --- sessions by themselves ----------------------------------------------------------------------------------------
+
+
+def used(sessions, *names, namespace="default"):
+    for name in names:
+        with sessions.held(namespace, name) as (conversation, _):
+            conversation.history = (Entry({"role": "user", "content": name}),)
+
+
+def known(sessions, names):
+    return "".join(name for name in names if sessions.history("default", name))
+
+
+def test_a_session_is_the_same_conversation_each_time():
+    sessions = Sessions(2)
+    with sessions.held("default", "u") as (first, _):
+        pass
+    with sessions.held("default", "u") as (again, _), sessions.held("other", "u") as (other, _):
+        assert again is first
+        assert other is not first
+    assert sessions.find("default", "u") is first
+
+
+def test_no_session_is_a_new_conversation_each_time():
+    sessions = Sessions(2)
+    with sessions.held("default", None) as (first, _), sessions.held("default", None) as (second, _):
+        assert first is not second
+    assert len(sessions) == 0
+
+
+def test_what_was_used_longest_ago_goes_first():
+    sessions = Sessions(2)
+    used(sessions, "a", "b", "a", "c")
+    assert known(sessions, "abc") == "ac"
+    assert len(sessions) == 2
+
+
+def test_reading_is_no_use():
+    sessions = Sessions(2)
+    used(sessions, "a", "b")
+    sessions.find("default", "a")
+    sessions.history("default", "a")
+    used(sessions, "c")
+    assert known(sessions, "abc") == "bc"
+
+
+def test_looking_for_an_unknown_session_makes_none():
+    sessions = Sessions(2)
+    assert sessions.history("default", "a") == ()
+    assert sessions.find("default", "a").last_plan is None
+    assert len(sessions) == 0
+
+
+def test_sessions_in_use_are_not_forgotten():
+    sessions = Sessions(1)
+    used(sessions, "a")
+    with sessions.held("default", "a"):
+        used(sessions, "b", "c")
+        assert known(sessions, "abc") == "ac"
+    used(sessions, "d")
+    assert known(sessions, "abcd") == "d"
+
+
+def test_forgetting_tells_whether_there_was_one_and_spares_other_namespaces():
+    sessions = Sessions(3)
+    used(sessions, "a")
+    used(sessions, "a", namespace="tenant")
+    assert sessions.forget("default", "a") is True
+    assert sessions.forget("default", "a") is False
+    assert sessions.history("tenant", "a") == ({"role": "user", "content": "a"},)
+
+
+def test_a_turn_under_way_keeps_its_conversation_when_it_is_forgotten():
+    sessions = Sessions(3)
+    with sessions.held("default", "a") as (conversation, _):
+        assert sessions.forget("default", "a")
+        conversation.history = (Entry({"role": "user", "content": "late"}),)
+    assert sessions.history("default", "a") == ()
+    with sessions.held("default", "a") as (fresh, _):
+        assert fresh is not conversation
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "9", None])
+def test_a_limit_is_a_whole_number_of_at_least_one(limit):
+    with pytest.raises(ConfigError, match="max_sessions="):
+        Sessions(limit)
+
+
+def test_a_thread_and_a_task_of_one_session_wait_for_each_other():
+    sessions, entered, inside, release = Sessions(3), [], threading.Event(), threading.Event()
+
+    def in_a_thread():
+        with sessions.held("default", "u"):
+            inside.set()
+            release.wait(10)
+            entered.append("thread")
+
+    async def in_a_task():
+        async with sessions.aheld("default", "u"):
+            entered.append("task")
+
+    async def both():
+        thread = asyncio.create_task(asyncio.to_thread(in_a_thread))
+        await asyncio.to_thread(inside.wait, 10)
+        task = asyncio.create_task(in_a_task())
+        async with sessions.aheld("default", "v"):  # another one is free meanwhile
+            entered.append("other")
+        release.set()
+        await asyncio.gather(thread, task)
+
+    asyncio.run(both())
+    assert entered == ["other", "thread", "task"]
+
+
+def test_an_error_in_a_turn_frees_its_session():
+    sessions = Sessions(3)
+    with pytest.raises(ValueError, match="inside"), sessions.held("default", "u"):
+        raise ValueError("inside")
+    used(sessions, "u")
+    assert known(sessions, "u") == "u"

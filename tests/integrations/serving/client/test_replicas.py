@@ -7,19 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core import ConfigError, ReuseEngine
+from contextpilot_core import ConfigError, RequestError, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.serving.client.async_client import AsyncContextPilotClient
 from contextpilot_integrations.serving.client.calls import Chats, Limits
 from contextpilot_integrations.serving.client.client import ContextPilotClient
 from contextpilot_integrations.serving.client.conversation import Conversation
-from contextpilot_integrations.serving.client.replicas import Replica, Replicas
+from contextpilot_integrations.serving.client.replicas import Replica, Replicas, is_failure
+from tests.conftest import require
 from tests.integrations.chat_server import breaking_off, chat_server, good, refusing
 from tests.integrations.serving.client.faces import (
     MILK,
     RICE,
     SALT,
     TEA,
+    Face,
     RouterFace,
     blocked,
     document,
@@ -27,6 +29,8 @@ from tests.integrations.serving.client.faces import (
     openai_client,
     wait_for,
 )
+
+httpx = require("httpx")
 
 
 def test_refuses_the_wrong_client(server):
@@ -256,3 +260,117 @@ def test_logs_say_which_replica_failed_and_hold_no_text(servers, caplog):
     assert [record.getMessage() for record in caplog.records if record.name.startswith("contextpilot")] == [
         f"replica 0 ({servers[0].base_url.split('/')[2]}) failed (InternalServerError): left out for 2 s"
     ]
+
+
+# --- by themselves -------------------------------------------------------------------------------------------------
+
+
+def idle(number, clock, **options):
+    replicas = [Replica(Chat, ReuseEngine(), f"{n}") for n in range(number)]
+    return Replicas(replicas, clock=clock, **{"max_imbalance": 4, "retry_seconds": 1, **options})
+
+
+def attempts(replicas, conversation=None):
+    chats = Chats(replicas, "m", Limits(9, None, len), None, ManualClock())
+    question = chats.question([TEA], "?", None, "", "default", {})
+    return chats.attempts(question, conversation or Conversation())
+
+
+def failing(attempt, error):
+    """Let an attempt end with this error; tell whether the question may go on."""
+    return attempt.__exit__(type(error), error, None)
+
+
+def raised_by(server):
+    with pytest.raises(openai.APIError) as caught:
+        openai_client(server).chat.completions.create(model="m", messages=[])
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("status", "failure"), [(500, True), (502, True), (503, True), (400, False), (404, False), (429, False)]
+)
+def test_a_server_that_has_trouble_failed_and_one_that_refuses_did_not(server, status, failure):
+    server.script = [refusing(status)]
+    assert is_failure(raised_by(server)) is failure
+
+
+def test_a_broken_connection_is_a_failure_whoever_reports_it():
+    with chat_server() as gone:
+        pass
+    assert is_failure(raised_by(gone))
+    assert is_failure(ConnectionResetError())
+    assert is_failure(httpx.ReadTimeout("slow"))
+
+
+@pytest.mark.parametrize("error", [None, ValueError(), RequestError("no"), KeyboardInterrupt()])
+def test_other_errors_are_nobodys_failure(error):
+    assert not is_failure(error)
+
+
+def test_a_question_is_tried_once_at_every_replica():
+    tried, going_on = [], []
+    for attempt in attempts(idle(3, ManualClock())):
+        tried.append(attempt.replica.name)
+        going_on.append(failing(attempt, ConnectionError()))
+    assert tried == ["0", "1", "2"]
+    assert going_on == [True, True, False]
+
+
+@pytest.mark.parametrize("error", [ValueError(), KeyboardInterrupt()])
+def test_errors_that_are_no_failure_do_not_move_on(error):
+    replicas = idle(2, ManualClock())
+    assert failing(next(attempts(replicas)), error) is False
+    assert [status.up for status in replicas.status()] == [True, True]
+    assert [status.outstanding for status in replicas.status()] == [0, 0]
+
+
+def test_what_the_caller_has_seen_does_not_move_on():
+    attempt = next(attempts(idle(2, ManualClock())))
+    attempt.accepted()
+    attempt.seen = True
+    assert failing(attempt, ConnectionError()) is False
+
+
+def test_a_plan_that_was_never_accepted_is_taken_back():
+    replicas = idle(1, ManualClock())
+    failing(next(attempts(replicas)), ConnectionError())
+    accepted = next(attempts(replicas))
+    accepted.accepted()
+    failing(accepted, ConnectionError())
+    stats = replicas.engines[0].stats()
+    assert (stats.abandoned, stats.committed, stats.in_flight) == (1, 1, 0)
+
+
+def test_waits_double_up_to_a_bound():
+    clock = ManualClock()
+    replicas = idle(2, clock)
+    first = replicas.engines[0]
+    waits = []
+    for _ in range(8):
+        attempt = next(attempts(replicas, Conversation(engine=first)))
+        assert attempt.replica.engine is first
+        failing(attempt, ConnectionError())
+        waits.append(attempt.replica.retry_at - clock())
+        clock.advance(waits[-1])
+    assert waits == [1, 2, 4, 8, 16, 32, 32, 32]
+
+
+def test_when_none_is_due_the_one_that_is_due_first_is_asked():
+    clock = ManualClock()
+    replicas = idle(2, clock)
+    second, first = (Conversation(engine=engine) for engine in reversed(replicas.engines))
+    failing(next(attempts(replicas, second)), ConnectionError())
+    clock.advance(0.5)
+    failing(next(attempts(replicas, first)), ConnectionError())
+    assert next(attempts(replicas)).replica.name == "1"
+
+
+def test_one_server_alone_is_asked_whatever_it_did_before(server, caplog):
+    face = Face(server)
+    server.script = [refusing(500), refusing(500), good()]
+    for _ in range(2):
+        with pytest.raises(openai.InternalServerError):
+            face([TEA], "?")
+    assert face([TEA], "?").answer == "Hello there"
+    assert caplog.records == []

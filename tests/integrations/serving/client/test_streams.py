@@ -1,6 +1,7 @@
 """Answers piece by piece: read, broken off, closed, with errors inside."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.integrations.serving.client.faces import (
     TEA,
     Face,
     RouterFace,
+    contents,
     openai,
 )
 
@@ -86,3 +88,115 @@ def test_a_closed_stream_is_no_failure(servers):
         next(stream)
     assert face.up == [True, True]
     face.check()
+
+
+# --- what a stream offers ------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_sent_before_the_first_piece_is_asked_for(server):
+    client = Face(server).client
+    stream = client.stream([TEA], "?", session_id="u")
+    stream.close()
+    assert server.requests == []
+    assert list(stream) == []
+    assert client.engine.stats().in_flight == 0
+
+
+def test_a_second_reading_yields_nothing_and_keeps_the_result(server):
+    stream = Face(server).client.stream([TEA], "?")
+    assert list(stream) == ["Hello", " there"]
+    assert list(stream) == []
+    assert stream.read() is stream.result
+    assert len(server.requests) == 1
+
+
+def test_reading_goes_on_where_it_was_left(server):
+    stream = Face(server).client.stream([TEA], "?")
+    assert next(stream) == "Hello"
+    assert iter(stream) is stream
+    assert list(stream) == [" there"]
+    assert stream.result.answer == "Hello there"
+
+
+def test_read_returns_the_whole_answer_after_some_pieces(server):
+    stream = Face(server).client.stream([TEA], "?")
+    next(stream)
+    assert stream.read().answer == "Hello there"
+
+
+def test_a_stream_that_was_broken_off_has_no_result_and_is_no_turn(server):
+    face = Face(server)
+    with face.client.stream([TEA], "one", session_id="u") as stream:
+        assert next(stream) == "Hello"
+    with pytest.raises(RequestError, match="read to its end"):
+        stream.read()
+    assert face.client.history("u") == ()
+    assert (face.engine.stats().committed, face.engine.stats().in_flight) == (1, 0)
+
+
+def test_closing_after_the_end_changes_nothing(server):
+    face = Face(server)
+    with face.client.stream([TEA], "one", session_id="u") as stream:
+        result = stream.read()
+    stream.close()
+    assert stream.result is result
+    assert len(face.client.history("u")) == 2
+
+
+def test_the_session_is_free_as_soon_as_the_result_is_there(server):
+    face = Face(server)
+    stream = face.client.stream([TEA], "one", session_id="u")
+    stream.read()
+    assert len(face([TEA], "two", session_id="u").prompt) == 3
+
+
+def test_a_callers_error_inside_with_comes_through_and_frees_the_session(server):
+    face = Face(server)
+    with pytest.raises(ValueError, match="mine"), face.client.stream([TEA], "one", session_id="u") as stream:
+        next(stream)
+        raise ValueError("mine")
+    assert face([TEA], "two", session_id="u").answer == "Hello there"
+
+
+def test_pieces_before_an_error_are_shown_and_nothing_comes_after_it(server):
+    face = Face(server)
+    server.script = [breaking_off("Hel"), good()]
+    stream = face.client.stream([TEA], "one", session_id="u")
+    assert next(stream) == "Hel"
+    with pytest.raises((httpx.TransportError, openai.APIError)):
+        next(stream)
+    assert list(stream) == []
+    assert face([TEA], "two", session_id="u").answer == "Hello there"
+
+
+def test_a_stream_may_be_read_by_another_thread_than_began_it(server):
+    face = Face(server)
+    stream = face.client.stream([TEA], "one", session_id="u")
+    assert next(stream) == "Hello"
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(list, stream).result(10) == [" there"]
+    assert len(face.client.history("u")) == 2
+
+
+def test_a_stream_of_tasks_offers_the_same(server, loop):
+    face = Face(server, asynchronous=True, loop=loop)
+
+    async def talk():
+        unread = face.client.stream([TEA], "zero", session_id="u")
+        await unread.close()
+        async with face.client.stream([TEA], "one", session_id="u") as stream:
+            assert await anext(stream) == "Hello"
+        with pytest.raises(RequestError, match="read to its end"):
+            await stream.read()
+        whole = face.client.stream([TEA], "two", session_id="u")
+        assert aiter(whole) is whole
+        assert await anext(whole) == "Hello"
+        result = await whole.read()
+        assert [piece async for piece in whole] == []
+        return result, whole.result
+
+    first, again = loop.run_until_complete(talk())
+    assert first is again
+    assert first.answer == "Hello there"
+    assert len(server.requests) == 2
+    assert contents(face.client.history("u"))[1:] == ["Hello there"]

@@ -3,7 +3,8 @@
 import pytest
 
 from contextpilot_integrations.serving.client.client import ContextPilotClient
-from tests.integrations.chat_server import breaking_off, good
+from contextpilot_integrations.serving.client.turn import may_refuse
+from tests.integrations.chat_server import breaking_off, good, refusing
 from tests.integrations.serving.client.faces import (
     IMAGE,
     MILK,
@@ -11,6 +12,8 @@ from tests.integrations.serving.client.faces import (
     TEA,
     TEXT,
     Face,
+    contents,
+    openai,
     openai_client,
     words,
 )
@@ -139,3 +142,122 @@ def test_a_usage_that_grows_with_every_chunk_counts_once(chat, server):
     usage = chat([TEA], "?").usage
     assert (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) == (100, 96, 3)
     assert usage.hit_rate == 0.96
+
+
+# --- what chunks add up to -----------------------------------------------------------------------------------------
+
+
+def streaming(*chunks):
+    """The stream of these chunks: (delta, finish reason)."""
+
+    def behave(exchange):
+        exchange.start()
+        for delta, finish in chunks:
+            exchange.chunk(delta, finish)
+        exchange.end()
+
+    return behave
+
+
+def calling(index, **fields):
+    return {"tool_calls": [{"index": index, **fields}]}, None
+
+
+@pytest.mark.parametrize(
+    "later",
+    [None, {"prompt_tokens": 100, "completion_tokens": 3}],
+    ids=["nothing", "no details"],
+)
+def test_what_a_later_chunk_does_not_report_stays_known(chat, server, later):
+    server.script = [reporting(usage_of(96, 3), later)]
+    usage = chat([TEA], "?").usage
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) == (100, 96, 3)
+
+
+def test_calls_that_arrive_interleaved_are_joined_by_their_index(chat, server):
+    server.script = [
+        streaming(
+            calling(1, id="b", function={"name": "sec", "arguments": ""}),
+            calling(0, id="a", function={"name": "first", "arguments": "{"}),
+            calling(1, function={"name": "ond", "arguments": "[]"}),
+            calling(0, function={"arguments": "}"}),
+            calling(0),
+            ({}, "tool_calls"),
+        )
+    ]
+    result = chat([TEA], "?")
+    assert result.message["tool_calls"] == [
+        {"id": "a", "type": "function", "function": {"name": "first", "arguments": "{}"}},
+        {"id": "b", "type": "function", "function": {"name": "second", "arguments": "[]"}},
+    ]
+    assert (result.answer, result.finish_reason) == ("", "tool_calls")
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
+def test_an_answer_with_any_finish_reason_is_remembered(chat, server, reason):
+    server.script = [streaming(({"content": "so"}, None), ({}, reason), ({}, None))]
+    result = chat([TEA], "?", session_id="u")
+    assert result.finish_reason == reason
+    assert chat.client.history("u") == (*result.prompt, {"role": "assistant", "content": "so"})
+
+
+def test_an_empty_answer_that_ended_is_a_turn_without_a_first_token(chat, server):
+    server.script = [streaming(({"role": "assistant"}, None), ({}, "stop"))]
+    result = chat([TEA], "?", session_id="u")
+    assert (result.answer, result.ttft_ms) == ("", None)
+    assert contents(chat.client.history("u"))[1:] == [""]
+
+
+@pytest.mark.parametrize("delta", [{"reasoning_content": "hm"}, {"reasoning": "hm"}, calling(0, id="a")[0]])
+def test_the_first_token_need_not_be_text(server, delta):
+    server.script = [streaming(({"role": "assistant"}, None), (delta, None), ({"content": "so"}, None), ({}, "stop"))]
+    ticks = iter([0.0, 1.0, 1.5])  # made, sent, first token; the text after it asks for no time
+    client = ContextPilotClient(openai_client(server), model="m", clock=lambda: next(ticks))
+    assert client.chat([TEA], "?").ttft_ms == 500.0
+
+
+def test_only_the_first_choice_is_read(chat, server):
+    def behave(exchange):
+        exchange.start()
+        for index, text in ((1, "other"), (0, "mine")):
+            exchange.chunk({}, choices=[{"index": index, "delta": {"content": text}, "finish_reason": "stop"}])
+        exchange.end()
+
+    server.script = [behave]
+    assert chat([TEA], "?").answer == "mine"
+
+
+def test_changing_a_results_message_changes_no_history(chat):
+    result = chat([TEA], "?", session_id="u")
+    result.message["content"] = "changed"
+    assert contents(chat.client.history("u"))[1:] == ["Hello there"]
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"max_completion_tokens": 10, "max_tokens": 150}, 3),
+        ({"max_completion_tokens": 150, "max_tokens": 10}, 1),
+        ({"max_completion_tokens": None, "max_tokens": 150}, 1),
+        ({"max_tokens": None}, 3),
+    ],
+)
+def test_the_room_for_the_answer_is_the_one_asked_for(server, options, kept):
+    server.script = [good(usage=None)]
+    face = Face(server, max_context_tokens=250, token_counter=words)
+    face([TEA], "?", session_id="u")
+    assert len(face([MILK], "?", session_id="u", **options).plan.messages) == kept
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"), [(400, True), (422, True), (401, False), (404, False), (429, False), (500, False)]
+)
+def test_which_errors_may_be_a_refusal_of_something_asked(server, status, refusal):
+    server.script = [refusing(status)]
+    with pytest.raises(openai.APIStatusError) as caught:
+        openai_client(server).chat.completions.create(model="m", messages=[])
+    assert may_refuse(caught.value) is refusal
+
+
+def test_an_error_without_a_status_is_no_refusal():
+    assert not may_refuse(ConnectionError())
