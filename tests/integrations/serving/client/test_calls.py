@@ -230,14 +230,14 @@ class Chunks:
 
 
 def test_a_response_is_closed_at_the_end_whatever_happens():
-    good, bad = Chunks(), Chunks()
-    with closing_stream(good) as chunks:
-        assert chunks is good
-        assert not good.closed
-    with pytest.raises(ValueError, match="x"), closing_stream(bad):
+    ended, failed = Chunks(), Chunks()
+    with closing_stream(ended) as chunks:
+        assert chunks is ended
+        assert not ended.closed
+    with pytest.raises(ValueError, match="x"), closing_stream(failed):
         raise ValueError("x")
-    assert good.closed
-    assert bad.closed
+    assert ended.closed
+    assert failed.closed
 
 
 def test_a_response_that_cannot_be_closed_is_left_alone():

@@ -15,7 +15,7 @@ from contextpilot_integrations.serving.client.client import ContextPilotClient
 from contextpilot_integrations.serving.client.conversation import Conversation
 from contextpilot_integrations.serving.client.replicas import Replica, Replicas, is_failure
 from tests.conftest import require
-from tests.integrations.chat_server import breaking_off, chat_server, good, refusing
+from tests.integrations.chat_server import chat_server, good, refusing
 from tests.integrations.serving.client.faces import (
     MILK,
     RICE,
@@ -40,42 +40,6 @@ def test_refuses_the_wrong_client(server):
         AsyncContextPilotClient(openai_client(server), model="m")
     with pytest.raises(ConfigError, match=r"must be an openai\.OpenAI"):
         ContextPilotClient(object(), model="m")
-
-
-def test_a_question_goes_where_its_documents_are_cached(route):
-    face = route(2)
-    topics = [[TEA, MILK], [SALT, RICE]]
-    for number in (0, 1, 1, 0, 0, 1):
-        face(topics[number], "?")
-    assert face.counts == [3, 3]
-    for server, topic in zip(face.servers, topics, strict=True):
-        assert all(topic[0] in request["messages"][0]["content"] for request in server.requests)
-    face([MILK, SALT, TEA], "?")  # two of three stand at the first
-    assert face.counts == [4, 3]
-    face.check()
-
-
-def test_what_is_cached_nowhere_takes_turns(route):
-    face = route(3)
-    for number in range(6):
-        face([document(f"new-{number}")], "?", instructions="The same for everybody. " * 20)
-    assert face.counts == [2, 2, 2]
-
-
-def test_an_overloaded_replica_is_spared(servers):
-    face = RouterFace(servers[:2], max_imbalance=2)
-    release = blocked(face.servers)
-    with ThreadPoolExecutor(6) as pool:
-        asked = []
-        for number in range(6):
-            asked.append(pool.submit(face, [TEA, MILK], f"question {number}"))
-            wait_for(lambda number=number: sum(face.counts) == number + 1)
-            if number == 1:
-                assert face.counts == [2, 0]
-        assert face.counts == [3, 3]  # the third had to go elsewhere; from then on both have the documents
-        release.set()
-        assert {each.result(20).answer for each in asked} == {"Hello there"}
-    face.check()
 
 
 class Chat:
@@ -222,35 +186,6 @@ def test_a_replica_that_does_not_answer_in_time(servers):
     assert face([TEA], "?", timeout=2).answer == "Hello there"
     release.set()
     assert face.up == [False, True]
-
-
-def test_an_answer_that_was_shown_in_part_is_not_repeated(route):
-    face = route(2)
-    face.servers[0].script = [breaking_off("Hel"), good()]
-    pieces, error = face.stream([TEA], "?", session_id="u")
-    assert pieces == ["Hel"]
-    assert isinstance(error, Exception) and not isinstance(error, AssertionError)
-    assert face.servers[1].requests == []
-    assert face.router.history("u") == ()
-    assert face.up == [False, True]
-    stats = face.router.engines[0].stats()
-    assert (stats.committed, stats.abandoned) == (1, 0)  # the prompt was sent: it is in that server's cache
-    pieces, result = face.stream([TEA], "?", session_id="u")
-    assert (pieces, result.answer) == (["Hello", " there"], "Hello there")
-    face.check()
-
-
-def test_an_answer_that_nobody_has_seen_goes_on(route):
-    face = route(2)
-    face.servers[0].script = [breaking_off("Hel")]
-    assert face([TEA], "?", session_id="u").answer == "Hello there"
-    assert [message["content"] for message in face.router.history("u")][1:] == ["Hello there"]
-    face.servers[1].script = [breaking_off()]
-    face.servers[0].script = [good()]
-    face.clock.advance(60)
-    pieces, result = face.stream([MILK], "?", session_id="u")  # broke off before its first piece
-    assert (pieces, result.answer) == (["Hello", " there"], "Hello there")
-    face.check()
 
 
 def test_logs_say_which_replica_failed_and_hold_no_text(servers, caplog):

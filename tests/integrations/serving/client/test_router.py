@@ -23,6 +23,42 @@ from tests.integrations.serving.client.faces import (
 )
 
 
+def test_a_question_goes_where_its_documents_are_cached(route):
+    face = route(2)
+    topics = [[TEA, MILK], [SALT, RICE]]
+    for number in (0, 1, 1, 0, 0, 1):
+        face(topics[number], "?")
+    assert face.counts == [3, 3]
+    for server, topic in zip(face.servers, topics, strict=True):
+        assert all(topic[0] in request["messages"][0]["content"] for request in server.requests)
+    face([MILK, SALT, TEA], "?")  # two of three stand at the first
+    assert face.counts == [4, 3]
+    face.check()
+
+
+def test_what_is_cached_nowhere_takes_turns(route):
+    face = route(3)
+    for number in range(6):
+        face([document(f"new-{number}")], "?", instructions="The same for everybody. " * 20)
+    assert face.counts == [2, 2, 2]
+
+
+def test_an_overloaded_replica_is_spared(servers):
+    face = RouterFace(servers[:2], max_imbalance=2)
+    release = blocked(face.servers)
+    with ThreadPoolExecutor(6) as pool:
+        asked = []
+        for number in range(6):
+            asked.append(pool.submit(face, [TEA, MILK], f"question {number}"))
+            wait_for(lambda number=number: sum(face.counts) == number + 1)
+            if number == 1:
+                assert face.counts == [2, 0]
+        assert face.counts == [3, 3]  # the third had to go elsewhere; from then on both have the documents
+        release.set()
+        assert {each.result(20).answer for each in asked} == {"Hello there"}
+    face.check()
+
+
 def test_parallel_agents_that_share_documents_land_on_one_replica(servers):
     """A chain of agents: workers over the same documents at once, then the one that sums up."""
     face = RouterFace(servers[:2], max_imbalance=8)

@@ -82,6 +82,35 @@ def test_an_unread_stream_of_the_same_session_is_an_error_not_a_hang(server):
     assert len(face([MILK], "two", session_id="u").plan.messages) == 1
 
 
+def test_an_answer_that_was_shown_in_part_is_not_repeated(route):
+    face = route(2)
+    face.servers[0].script = [breaking_off("Hel"), good()]
+    pieces, error = face.stream([TEA], "?", session_id="u")
+    assert pieces == ["Hel"]
+    assert isinstance(error, Exception) and not isinstance(error, AssertionError)
+    assert face.servers[1].requests == []
+    assert face.router.history("u") == ()
+    assert face.up == [False, True]
+    stats = face.router.engines[0].stats()
+    assert (stats.committed, stats.abandoned) == (1, 0)  # the prompt was sent: it is in that server's cache
+    pieces, result = face.stream([TEA], "?", session_id="u")
+    assert (pieces, result.answer) == (["Hello", " there"], "Hello there")
+    face.check()
+
+
+def test_an_answer_that_nobody_has_seen_goes_on(route):
+    face = route(2)
+    face.servers[0].script = [breaking_off("Hel")]
+    assert face([TEA], "?", session_id="u").answer == "Hello there"
+    assert [message["content"] for message in face.router.history("u")][1:] == ["Hello there"]
+    face.servers[1].script = [breaking_off()]
+    face.servers[0].script = [good()]
+    face.clock.advance(60)
+    pieces, result = face.stream([MILK], "?", session_id="u")  # broke off before its first piece
+    assert (pieces, result.answer) == (["Hello", " there"], "Hello there")
+    face.check()
+
+
 def test_a_closed_stream_is_no_failure(servers):
     face = RouterFace(servers[:2])
     with face.router.stream([TEA], "?") as stream:
