@@ -1,4 +1,4 @@
-"""The middleware in real agents: cases S14, D2-D10, checkpoints, clearing, summarising and redacting middleware."""
+"""The middleware in real agents: cases S14, D2, D3, checkpoints, clearing, summarising and redacting middleware."""
 
 import asyncio
 import random
@@ -17,6 +17,7 @@ from langchain.agents import create_agent  # noqa: E402
 from langchain.agents.middleware import (  # noqa: E402
     ClearToolUsesEdit,
     ContextEditingMiddleware,
+    ModelRequest,
     PIIMiddleware,
     SummarizationMiddleware,
 )
@@ -29,7 +30,14 @@ from contextpilot_integrations.langchain import (  # noqa: E402
     ContextPilotRetriever,
     create_contextpilot_retriever_tool,
 )
-from tests.integrations.langchain_fakes import Lists, Recorder, chatml, contents, names_in, text_of  # noqa: E402
+from tests.integrations.langchain.agent.results import contents, result  # noqa: E402
+from tests.integrations.langchain_fakes import (  # noqa: E402
+    Lists,
+    Recorder,
+    chatml,
+    names_in,
+    text_of,
+)
 
 
 def searching(*calls):
@@ -67,9 +75,6 @@ def extending(prompts):
     """Whether each prompt starts with the whole of the one before."""
     texts = [chatml(prompt) for prompt in prompts]
     return all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
-
-
-# --- agents --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
@@ -200,13 +205,18 @@ def test_200_items_of_20_threads_at_once_are_those_of_a_sequential_run():
     assert run_all(True) == run_all(False)
 
 
-# --- what is touched, and what is not ------------------------------------------------------------------------------
-
-
 def test_a_request_without_results_is_passed_on_as_it_is():
     model = Recorder()
     create_agent(model, middleware=[ContextPilotMiddleware()]).invoke({"messages": [HumanMessage("hello")]})
     assert contents(model.prompts[0]) == ["hello"]
+
+
+def test_results_are_rendered_in_a_request_of_its_own():
+    request = ModelRequest(model=Recorder(), messages=[result("D1"), result("D1", call="d")])
+    seen = []
+    ContextPilotMiddleware().wrap_model_call(request, seen.append)
+    assert contents(seen[0].messages)[1] == "See [Doc 1] above."
+    assert contents(request.messages) == [text_of("D1")] * 2
 
 
 def test_config_or_engine():

@@ -1,7 +1,10 @@
-"""Retrieved tool results rendered anew: what is touched and what is not, and bytes that never change (D1-D10)."""
+"""Tool results rendered anew: what counts as one, what is touched, and what a hint may name (cases D1, D4-D10)."""
 
 import json
 import random
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from contextpilot_core import EngineConfig
 from contextpilot_core.tokens import estimate_tokens
@@ -9,13 +12,21 @@ from tests.conftest import require
 from tests.parsing import ParsedBlock, parse_context
 
 require("langchain_core")
+require("langchain")
+require("langgraph")
 
 from langchain_core.documents import Document  # noqa: E402
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage  # noqa: E402
 from langchain_core.tools import tool  # noqa: E402
 
 from contextpilot_integrations.langchain.agent.rendering import ResultRenderer, documents_of  # noqa: E402
-from tests.integrations.langchain_fakes import contents, document, names_in, result, text_of  # noqa: E402
+from contextpilot_integrations.reorder.notes import RANK, ordinal_note  # noqa: E402
+from tests.integrations.langchain.agent.results import contents, result  # noqa: E402
+from tests.integrations.langchain_fakes import (  # noqa: E402
+    document,
+    names_in,
+    text_of,
+)
 
 
 def renderer(count=estimate_tokens, **config):
@@ -185,9 +196,73 @@ def test_memory_is_bounded():
     assert len(render._known) == 3
 
 
-def test_documents_come_best_first_and_without_our_note():
-    note = "\n\nDocuments above by relevance: 2nd, 1st"
-    moved = [document("D1", contextpilot_rank=1), document("D2", contextpilot_rank=0)]
-    moved[1].page_content += note
-    found = documents_of(result(*moved))
-    assert [each.page_content for each in found] == [text_of("D2"), text_of("D1")]
+# --- which messages are results ------------------------------------------------------------------------------------
+
+
+def test_documents_that_a_hook_of_ours_arranged_come_best_first_and_without_its_note():
+    arranged = [document(name, **{RANK: rank}) for name, rank in (("D1", 2), ("D2", 0), ("D3", 1))]
+    arranged[-1].page_content += ordinal_note("full", [2, 0, 1])
+    found = documents_of(result(*arranged))
+    assert [each.page_content for each in found] == [text_of("D2"), text_of("D3"), text_of("D1")]
+
+
+def test_a_tuple_of_documents_counts_as_a_list_does():
+    message = result("D1", "D2").model_copy(update={"artifact": (document("D1"), document("D2"))})
+    assert [each.id for each in documents_of(message)] == ["id-D1", "id-D2"]
+
+
+def test_documents_from_a_checkpoint_keep_id_text_and_metadata():
+    dicts = [{"id": "id-D1", "page_content": text_of("D1"), "metadata": {"source": "D1.md"}}]
+    assert documents_of(ToolMessage(text_of("D1"), tool_call_id="c", artifact=dicts)) == [document("D1")]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"metadata": {}},
+        {"page_content": text_of("D1")},
+        {"page_content": None, "metadata": {}},
+        {"page_content": text_of("D1"), "metadata": "none"},
+        text_of("D1"),
+    ],
+    ids=["no text", "no metadata", "text is None", "metadata is a str", "a str"],
+)
+def test_one_entry_that_is_no_document_makes_it_no_result(entry):
+    shown = f"{text_of('D1')}\n\n{text_of('D2')}"
+    assert documents_of(ToolMessage(shown, tool_call_id="c", artifact=[document("D2"), entry])) == []
+
+
+def test_a_result_that_lost_one_text_is_no_result():
+    assert documents_of(result("D1", "D2", content=text_of("D1"))) == []
+
+
+@pytest.mark.parametrize("kind", [HumanMessage, AIMessage])
+def test_only_tools_have_results(kind):
+    message = kind(text_of("D1"))
+    assert documents_of(message.model_copy(update={"artifact": [document("D1")]})) == []
+
+
+# --- what is remembered --------------------------------------------------------------------------------------------
+
+
+def test_one_renderer_serves_conversations_that_differ_in_one_message_only():
+    render = renderer()
+    pasted, other = HumanMessage(f"See:\n\n{text_of('D1')}"), HumanMessage("See.")
+    assert render([pasted, result("D1")])[1].content.startswith("Same text as in an earlier message.")
+    assert names_in(render([other, result("D1")])[1].content) == {"D1"}
+
+
+def test_threads_that_share_a_renderer_get_what_each_would_alone():
+    conversations = [[result("D1", f"D{n}"), result(f"D{n}", "D1", "D20")] for n in range(2, 18)]
+    render = renderer()
+    with ThreadPoolExecutor(4) as pool:
+        shared = list(pool.map(lambda messages: contents(render(messages)), conversations * 3))
+    assert shared == [contents(renderer()(messages)) for messages in conversations] * 3
+
+
+def test_the_same_words_of_the_model_hide_nothing():
+    """What the model itself wrote is no source: a text that stands there is sent all the same."""
+    render = renderer()
+    words = f"Look:\n\n{text_of('D1')}"
+    assert names_in(render([AIMessage(words), result("D1")])[1].content) == {"D1"}
+    assert render([HumanMessage(words), result("D1")])[1].content.startswith("Same text")

@@ -1,0 +1,263 @@
+"""One question: what is sent, what its chunks add up to, and what of it the conversation remembers."""
+
+import pytest
+
+from contextpilot_integrations.serving.client.client import ContextPilotClient
+from contextpilot_integrations.serving.client.turn import may_refuse
+from tests.integrations.chat_server import breaking_off, good, refusing
+from tests.integrations.serving.client.faces import (
+    IMAGE,
+    MILK,
+    SALT,
+    TEA,
+    TEXT,
+    Face,
+    contents,
+    openai,
+    openai_client,
+    words,
+)
+
+
+def test_time_to_first_token_is_that_of_the_first_text(server):
+    ticks = iter([0.0, 1.0, 1.25])  # made, sent, first text: the empty first chunk asks for no time
+    client = ContextPilotClient(openai_client(server), model="m", clock=lambda: next(ticks))
+    assert client.chat([TEA], "?").ttft_ms == 250.0
+
+
+def test_tool_calls_are_put_together_and_stay_out_of_the_history(server):
+    def behave(exchange):
+        def call(**fields):
+            return {"tool_calls": [{"index": 0, **fields}]}
+
+        exchange.start()
+        exchange.chunk(call(id="1", type="function", function={"name": "look", "arguments": '{"q"'}))
+        exchange.chunk(call(function={"arguments": ": 1}"}))
+        exchange.chunk({}, "tool_calls")
+        exchange.end()
+
+    server.script = [behave]
+    face = Face(server)
+    result = face([TEA], "?", session_id="u")
+    expected = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"q": 1}'}}
+    assert result.message["tool_calls"] == [expected]
+    assert result.ttft_ms > 0
+    assert face.client.history("u") == ()
+
+
+@pytest.mark.parametrize(
+    ("usage", "cached"),
+    [
+        (None, None),
+        ({"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}, None),
+        ({"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10, "prompt_tokens_details": None}, None),
+        ({"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 0}}, 0),
+    ],
+)
+def test_unknown_usage_is_not_zero(chat, server, usage, cached):
+    server.script = [good(usage=usage)]
+    assert chat([TEA], "?").usage.cached_tokens == cached
+
+
+def test_an_answer_that_ends_too_early_without_an_error_is_no_turn(chat, server):
+    server.script = [breaking_off("Hel", chunked=False)]
+    result = chat([TEA], "?", session_id="u")
+    assert (result.answer, result.finish_reason) == ("Hel", None)
+    assert chat.client.history("u") == ()
+
+
+def test_a_turn_whose_blocks_are_all_visible_still_has_a_prompt(chat):
+    chat([TEA], "one", session_id="u")
+    result = chat([TEA], "two", session_id="u")  # D9
+    assert result.plan.text == "See [Doc 1] above."
+    assert result.answer == "Hello there"
+
+
+def test_the_window_follows_what_the_server_counts(server):
+    """The server counts ten times what the counter does: the second turn fills the window already."""
+    server.script = [good(usage={"prompt_tokens": 10 * 70, "completion_tokens": 1})]
+    face = Face(server, max_context_tokens=1_000, token_counter=words)
+    face([TEA], "?", session_id="u")
+    assert len(face([MILK], "?", session_id="u").plan.messages) == 1
+
+
+def test_the_answer_needs_room_too(server):
+    server.script = [good(usage=None)]
+    face = Face(server, max_context_tokens=250, token_counter=words)
+    face([TEA], "?", session_id="u")
+    assert len(face([MILK], "?", session_id="u", max_tokens=10).plan.messages) == 3
+    assert len(face([SALT], "?", session_id="u", max_tokens=150).plan.messages) == 1
+
+
+def test_a_question_with_an_image_is_passed_on_unread(chat, server):
+    result = chat([TEA, MILK], [TEXT, IMAGE], instructions="Be brief.")
+    system, user = server.requests[0]["messages"]
+    assert system == {"role": "system", "content": "Be brief."}
+    assert user == {"role": "user", "content": [{"type": "text", "text": result.plan.text}, TEXT, IMAGE]}
+    assert tuple(server.requests[0]["messages"]) == result.prompt
+    assert result.plan.request.query == ""
+
+
+def test_an_image_without_documents_is_the_message(chat, server):
+    result = chat([], [IMAGE])
+    assert server.requests[0]["messages"] == [{"role": "user", "content": [IMAGE]}]
+    assert result.prompt == ({"role": "user", "content": [IMAGE]},)
+
+
+def test_text_parts_hide_no_block_and_move_no_label(chat):
+    """A part is never read: a document pasted there is no context, and a label there is no label."""
+    chat([TEA], [{"type": "text", "text": f"[Doc 7]\n{MILK}"}], session_id="u")
+    result = chat([MILK, SALT], "?", session_id="u")
+    assert result.plan.hints == ()
+    assert result.plan.labels == (2, 3)
+
+
+def reporting(*usages):
+    """A stream whose chunks carry these usages, as servers with continuous statistics send them."""
+
+    def behave(exchange):
+        exchange.start()
+        exchange.chunk({"role": "assistant", "content": None})
+        for usage in usages:
+            exchange.chunk({"content": "so "}, usage=usage)
+        exchange.chunk({}, "stop")
+        exchange.end()
+
+    return behave
+
+
+def usage_of(cached, completion=1):
+    return {"prompt_tokens": 100, "completion_tokens": completion, "prompt_tokens_details": {"cached_tokens": cached}}
+
+
+def test_a_stream_without_a_usage_chunk_is_unknown(chat, server):
+    server.script = [reporting(None, None)]
+    usage = chat([TEA], "?").usage
+    assert usage.cached_tokens is None
+    assert usage.hit_rate is None
+
+
+def test_a_usage_that_grows_with_every_chunk_counts_once(chat, server):
+    server.script = [reporting(usage_of(96, 1), usage_of(96, 2), usage_of(96, 3))]
+    usage = chat([TEA], "?").usage
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) == (100, 96, 3)
+    assert usage.hit_rate == 0.96
+
+
+# --- what chunks add up to -----------------------------------------------------------------------------------------
+
+
+def streaming(*chunks):
+    """The stream of these chunks: (delta, finish reason)."""
+
+    def behave(exchange):
+        exchange.start()
+        for delta, finish in chunks:
+            exchange.chunk(delta, finish)
+        exchange.end()
+
+    return behave
+
+
+def calling(index, **fields):
+    return {"tool_calls": [{"index": index, **fields}]}, None
+
+
+@pytest.mark.parametrize(
+    "later",
+    [None, {"prompt_tokens": 100, "completion_tokens": 3}],
+    ids=["nothing", "no details"],
+)
+def test_what_a_later_chunk_does_not_report_stays_known(chat, server, later):
+    server.script = [reporting(usage_of(96, 3), later)]
+    usage = chat([TEA], "?").usage
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) == (100, 96, 3)
+
+
+def test_calls_that_arrive_interleaved_are_joined_by_their_index(chat, server):
+    server.script = [
+        streaming(
+            calling(1, id="b", function={"name": "sec", "arguments": ""}),
+            calling(0, id="a", function={"name": "first", "arguments": "{"}),
+            calling(1, function={"name": "ond", "arguments": "[]"}),
+            calling(0, function={"arguments": "}"}),
+            calling(0),
+            ({}, "tool_calls"),
+        )
+    ]
+    result = chat([TEA], "?")
+    assert result.message["tool_calls"] == [
+        {"id": "a", "type": "function", "function": {"name": "first", "arguments": "{}"}},
+        {"id": "b", "type": "function", "function": {"name": "second", "arguments": "[]"}},
+    ]
+    assert (result.answer, result.finish_reason) == ("", "tool_calls")
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
+def test_an_answer_with_any_finish_reason_is_remembered(chat, server, reason):
+    server.script = [streaming(({"content": "so"}, None), ({}, reason), ({}, None))]
+    result = chat([TEA], "?", session_id="u")
+    assert result.finish_reason == reason
+    assert chat.client.history("u") == (*result.prompt, {"role": "assistant", "content": "so"})
+
+
+def test_an_empty_answer_that_ended_is_a_turn_without_a_first_token(chat, server):
+    server.script = [streaming(({"role": "assistant"}, None), ({}, "stop"))]
+    result = chat([TEA], "?", session_id="u")
+    assert (result.answer, result.ttft_ms) == ("", None)
+    assert contents(chat.client.history("u"))[1:] == [""]
+
+
+@pytest.mark.parametrize("delta", [{"reasoning_content": "hm"}, {"reasoning": "hm"}, calling(0, id="a")[0]])
+def test_the_first_token_need_not_be_text(server, delta):
+    server.script = [streaming(({"role": "assistant"}, None), (delta, None), ({}, "stop"))]
+    ticks = iter([0.0, 1.0, 1.5])  # made, sent, first token
+    client = ContextPilotClient(openai_client(server), model="m", clock=lambda: next(ticks))
+    assert client.chat([TEA], "?").ttft_ms == 500.0
+
+
+def test_only_the_first_choice_is_read(chat, server):
+    def behave(exchange):
+        exchange.start()
+        for index, text in ((1, "other"), (0, "mine")):
+            exchange.chunk({}, choices=[{"index": index, "delta": {"content": text}, "finish_reason": "stop"}])
+        exchange.end()
+
+    server.script = [behave]
+    assert chat([TEA], "?").answer == "mine"
+
+
+def test_changing_a_results_message_changes_no_history(chat):
+    result = chat([TEA], "?", session_id="u")
+    result.message["content"] = "changed"
+    assert contents(chat.client.history("u"))[1:] == ["Hello there"]
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"max_completion_tokens": 10, "max_tokens": 150}, 3),
+        ({"max_completion_tokens": 150, "max_tokens": 10}, 1),
+        ({"max_completion_tokens": None, "max_tokens": 150}, 1),
+        ({"max_tokens": None}, 3),
+    ],
+)
+def test_the_room_for_the_answer_is_the_one_asked_for(server, options, kept):
+    server.script = [good(usage=None)]
+    face = Face(server, max_context_tokens=250, token_counter=words)
+    face([TEA], "?", session_id="u")
+    assert len(face([MILK], "?", session_id="u", **options).plan.messages) == kept
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"), [(400, True), (422, True), (401, False), (404, False), (429, False), (500, False)]
+)
+def test_which_errors_may_be_a_refusal_of_something_asked(server, status, refusal):
+    server.script = [refusing(status)]
+    with pytest.raises(openai.APIStatusError) as caught:
+        openai_client(server).chat.completions.create(model="m", messages=[])
+    assert may_refuse(caught.value) is refusal
+
+
+def test_an_error_without_a_status_is_no_refusal():
+    assert not may_refuse(ConnectionError())
