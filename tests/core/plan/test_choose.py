@@ -195,10 +195,15 @@ def test_a_proposal_gives_way_to_what_is_cached_and_better():
     space.send(B, A)
     assert space.choose(A, B, C, lead=(C,), promise=89).order == (1, 0, 2)
     assert space.choose(A, B, C, lead=(C,), promise=90).order == (2, 0, 1)
-    assert space.choose(A, B, C, lead=(C,)).order == (1, 0, 2)  # nothing of it is cached
     # what is cached of the proposal counts, too
     space.send(C, A)
     assert space.choose(A, B, C, lead=(C, A)).order == (2, 0, 1)
+
+
+def test_a_proposal_that_is_not_cached_and_promises_nothing_is_worth_nothing():
+    space = Space(note="none")
+    space.send(B)
+    assert space.choose(A, B, C, lead=(C,)).order == (1, 0, 2)
 
 
 def test_a_proposal_is_weighed_behind_its_head():

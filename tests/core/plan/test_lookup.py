@@ -104,6 +104,10 @@ def test_what_will_come_again_counts_by_a_quarter():
     assert index.lead((), (1, 2, 4, 5), NONE, 0) == Lead((5, 4, 1), 32)
     view.path = (2, 1)  # what is cached of it counts in full
     assert index.lead((), (1, 2, 4, 5), NONE, 0) == Lead((2, 1), 35)
+    index, view = made()
+    index.insert("r", (0, 1), (2,))
+    view.path = (5, 4)  # the head is cached, and it is no part of the path
+    assert index.lead((0, 1), (2, 4, 5), NONE, 0) == Lead((2,))
 
 
 def test_a_learnt_path_counts_by_half_and_only_as_far_as_it_may_stay():
