@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -38,10 +39,10 @@ GetHistory: TypeAlias = Callable[[str], MessageHistory]
 
 
 class MemoryHistory:
-    """The messages of one session, in this process."""
+    """The messages of one session, in this process; ``keep`` is called with it when it gets some."""
 
-    def __init__(self) -> None:
-        self._messages: tuple[BaseMessage, ...] = ()
+    def __init__(self, keep: Callable[["MemoryHistory"], None] = lambda history: None) -> None:
+        self._messages, self._keep = tuple[BaseMessage, ...](), keep
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -51,6 +52,7 @@ class MemoryHistory:
     def add_messages(self, messages: Sequence[BaseMessage], /) -> None:
         """Append messages."""
         self._messages = (*self._messages, *messages)
+        self._keep(self)
 
     def clear(self) -> None:
         """Remove all messages."""
@@ -66,8 +68,8 @@ class MemoryHistories:
         self._known: Recent[str, MemoryHistory] = Recent(max_sessions)
 
     def __call__(self, session_id: str) -> MemoryHistory:
-        """Return the history of a session, a new one where there is none."""
-        return self._known.get(session_id, MemoryHistory)
+        """Return the history of a session; a new one, which is kept as soon as it holds something, for none."""
+        return self._known.peek(session_id) or MemoryHistory(partial(self._known.put, session_id))
 
 
 def save(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool) -> None:
