@@ -80,8 +80,8 @@ def create_contextpilot_chat(
         engine=engine, count=token_counter, window=max_context_tokens, namespace=namespace, instructions=instructions
     )
     tokenizer = PromptTokenizer(tokens) if tokens is not None and engine.follows_events else None
-    histories = history or MemoryHistories(max_sessions)
-    return ContextPilotChat(retriever, llm, setting, tokenizer, histories, session_id, tenants)
+    history = MemoryHistories(max_sessions) if history is None else history
+    return ContextPilotChat(retriever, llm, setting, tokenizer, history, session_id, tenants)
 
 
 class ContextPilotChat(Runnable[ChatInput, BaseMessage]):

@@ -1,15 +1,16 @@
 """The history of a chat as LangChain messages, context included, and what is needed to plan its turns again."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from contextpilot_core import ContextBlock, EngineConfig, Message
+from contextpilot_core import EngineConfig, Message
 from contextpilot_core.checks import whole_number
+from contextpilot_core.prompt import message_text
 from contextpilot_integrations.recent import Recent
-from contextpilot_integrations.serving.chat import Asked, Entry
+from contextpilot_integrations.serving.chat import Entry, asked_of, record_of
 
 CONTEXT = "contextpilot"
 """Key in ``additional_kwargs`` of a user message of ours: its question and its documents. It is never sent."""
@@ -38,10 +39,10 @@ GetHistory: TypeAlias = Callable[[str], MessageHistory]
 
 
 class MemoryHistory:
-    """The messages of one session, in this process."""
+    """The messages of one session, in this process; ``keep`` is called with it when it gets some."""
 
-    def __init__(self) -> None:
-        self._messages: tuple[BaseMessage, ...] = ()
+    def __init__(self, keep: Callable[["MemoryHistory"], None] = lambda history: None) -> None:
+        self._messages, self._keep = tuple[BaseMessage, ...](), keep
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -51,6 +52,7 @@ class MemoryHistory:
     def add_messages(self, messages: Sequence[BaseMessage], /) -> None:
         """Append messages."""
         self._messages = (*self._messages, *messages)
+        self._keep(self)
 
     def clear(self) -> None:
         """Remove all messages."""
@@ -66,8 +68,8 @@ class MemoryHistories:
         self._known: Recent[str, MemoryHistory] = Recent(max_sessions)
 
     def __call__(self, session_id: str) -> MemoryHistory:
-        """Return the history of a session, a new one where there is none."""
-        return self._known.get(session_id, MemoryHistory)
+        """Return the history of a session; a new one, which is kept as soon as it holds something, for none."""
+        return self._known.peek(session_id) or MemoryHistory(partial(self._known.put, session_id))
 
 
 def save(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool) -> None:
@@ -97,40 +99,17 @@ async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewrit
 
 def entry_of(message: BaseMessage) -> Entry:
     """Return a message as our chats read it: role and content, and what one of ours was planned from."""
-    return Entry(as_openai(message), _asked_of(message), message)
+    read, record = as_openai(message), message.additional_kwargs.get(CONTEXT)
+    return Entry(read, asked_of(record, message_text(read)) if isinstance(message, HumanMessage) else None, message)
 
 
 def message_of(entry: Entry, config: EngineConfig) -> BaseMessage:
     """Return the message of an entry: as it was given, or a new user message with what it takes to plan it again."""
     if isinstance(entry.origin, BaseMessage):
         return entry.origin
-    text, asked = str(entry.message["content"]) if entry.message is not None else "", entry.asked
-    if asked is None:
-        return HumanMessage(text)
-    # Only a renderer sees more of a block than its text; metadata may be large, and hold what a store cannot keep.
-    blocks = [block if isinstance(block, ContextBlock) else ContextBlock(text=block) for block in asked.blocks]
-    kept = {
-        "query": asked.query,
-        "blocks": [{"text": block.text} if config.renderer is None else asdict(block) for block in blocks],
-        "order": list(asked.order or ()),
-        "tokens": asked.tokens,
-        "base": asked.base,
-    }
-    return HumanMessage(text, additional_kwargs={CONTEXT: kept})
-
-
-def _asked_of(message: BaseMessage) -> Asked | None:
-    kept = message.additional_kwargs.get(CONTEXT)
-    if not isinstance(message, HumanMessage) or not isinstance(kept, dict):
-        return None
-    order = kept.get("order")
-    return Asked(
-        kept["query"],
-        tuple([ContextBlock(**block) for block in kept["blocks"]]),
-        order=None if order is None else tuple(order),
-        base=kept.get("base", ""),
-        tokens=kept["tokens"],
-    )
+    text = str(entry.message["content"]) if entry.message is not None else ""
+    kept = {} if entry.asked is None else {CONTEXT: record_of(entry.asked, text, config)}
+    return HumanMessage(text, additional_kwargs=kept)
 
 
 def reported_scale(history: Sequence[Entry]) -> float:

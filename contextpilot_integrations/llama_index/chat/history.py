@@ -4,19 +4,20 @@ A user message of ours carries in ``additional_kwargs`` what it was planned from
 messages before it change, by another process, too: a hint must never name what is gone. It is not sent to the model.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 
-from contextpilot_core import ContextBlock, Message
-from contextpilot_integrations.serving.chat import Asked, Entry
+from contextpilot_core import EngineConfig, Message
+from contextpilot_core.prompt import message_text
+from contextpilot_integrations.serving.chat import Entry, asked_of, record_of
 
 RECORD = "contextpilot"
 
 
 def question_of(message: ChatMessage) -> str:
     """Return what the user asked, without the documents that went along; of other messages, their text."""
-    asked = _asked_of(message)
+    asked = entry_of(message).asked
     return (message.content or "") if asked is None else asked.query
 
 
@@ -35,25 +36,17 @@ def openai_form(messages: Iterable[ChatMessage]) -> list[Message]:
 
 def entry_of(message: ChatMessage) -> Entry:
     """Return a message as our chats read it: its OpenAI form, and what one of ours was planned from."""
-    return Entry(openai_form([message])[0], _asked_of(message), message)
+    (read,), record = openai_form([message]), message.additional_kwargs.get(RECORD)
+    return Entry(read, asked_of(record, message_text(read)) if message.role == MessageRole.USER else None, message)
 
 
-def message_of(entry: Entry) -> ChatMessage:
+def message_of(entry: Entry, config: EngineConfig) -> ChatMessage:
     """Return the message of an entry: as it was given, or a new user message with what it takes to plan it again."""
     if isinstance(entry.origin, ChatMessage):
         return entry.origin
-    text, asked = str(entry.message["content"]) if entry.message is not None else "", entry.asked
-    if asked is None:
-        return ChatMessage(role=MessageRole.USER, content=text)
-    blocks = [block if isinstance(block, ContextBlock) else ContextBlock(text=block) for block in asked.blocks]
-    record = {
-        "question": asked.query,
-        "blocks": [{"id": block.id, "text": block.text} for block in blocks],
-        "order": list(asked.order or ()),
-        "tokens": asked.tokens,
-        "base": asked.base,
-    }
-    return ChatMessage(role=MessageRole.USER, content=text, additional_kwargs={RECORD: record})
+    text = str(entry.message["content"]) if entry.message is not None else ""
+    kept = {} if entry.asked is None else {RECORD: record_of(entry.asked, text, config)}
+    return ChatMessage(role=MessageRole.USER, content=text, additional_kwargs=kept)
 
 
 def as_sent(message: ChatMessage) -> ChatMessage:
@@ -62,15 +55,3 @@ def as_sent(message: ChatMessage) -> ChatMessage:
         return message
     others = {key: value for key, value in message.additional_kwargs.items() if key != RECORD}
     return message.model_copy(update={"additional_kwargs": others})
-
-
-def _asked_of(message: ChatMessage) -> Asked | None:
-    found = message.additional_kwargs.get(RECORD)
-    if message.role != MessageRole.USER or not isinstance(found, Mapping):
-        return None
-    try:
-        blocks = tuple([ContextBlock(text=block["text"], id=block["id"]) for block in found["blocks"]])
-        order, tokens = tuple(found["order"]), int(found["tokens"])
-        return Asked(found["question"], blocks, order=order, base=found["base"], tokens=tokens)
-    except (KeyError, TypeError, ValueError):  # not written by us
-        return None

@@ -37,8 +37,9 @@ class ChatTurn:
         self.turn = Turn(setting, [entry_of(message) for message in stored], asked, room=room, scale=scale)
         self._prefix, self._extra_body = setting.prefix, extra_body
         self.nodes, self.rewritten = nodes, self.turn.rewritten
-        self.history = [message_of(entry) for entry in self.turn.history]
-        self.user = message_of(self.turn.entry)
+        *self.history, self.user = [
+            message_of(entry, setting.engine.config) for entry in (*self.turn.history, self.turn.entry)
+        ]
 
     @property
     def plan(self) -> Plan:

@@ -1,6 +1,6 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
-from contextpilot_integrations.serving.chat.entries import Asked, Entry, sent
+from contextpilot_integrations.serving.chat.entries import Asked, Entry, asked_of, record_of, sent
 from contextpilot_integrations.serving.chat.figures import TurnFigures
 from contextpilot_integrations.serving.chat.locks import TurnLocks
 from contextpilot_integrations.serving.chat.replan import Setting
@@ -18,6 +18,8 @@ __all__ = [
     "TurnFigures",
     "TurnLocks",
     "Usage",
+    "asked_of",
     "read_usage",
+    "record_of",
     "sent",
 ]

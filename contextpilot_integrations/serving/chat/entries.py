@@ -1,10 +1,11 @@
 """The messages of a conversation, whatever keeps them, and what the questions among them were planned from."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from contextpilot_core import ContextBlock, Message
+from contextpilot_core import ContextBlock, EngineConfig, Message
+from contextpilot_core.prompt import body_digest
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,43 @@ class Entry:
         if self.message is None or not parts:
             return self.read
         return ({**self.message, "content": [{"type": "text", "text": self.message["content"]}, *parts]},)
+
+
+def record_of(asked: Asked, text: str, config: EngineConfig) -> dict[str, Any]:
+    """Return what it takes to plan a question again, in JSON values, for whoever keeps its message, which is ``text``.
+
+    Only a renderer sees more of a block than its text; metadata may be large, and hold what a store cannot keep.
+    """
+    blocks = [block if isinstance(block, ContextBlock) else ContextBlock(text=block) for block in asked.blocks]
+    return {
+        "query": asked.query,
+        "blocks": [{"text": block.text} if config.renderer is None else asdict(block) for block in blocks],
+        "order": list(asked.order or ()),
+        "tokens": asked.tokens,
+        "base": asked.base,
+        "shown": _words(text),
+    }
+
+
+def asked_of(record: Any, text: str | None) -> Asked | None:
+    """Read what `record_of` wrote; None for what it did not write, and where ``text`` is no longer what it was.
+
+    A message that somebody cut, redacted or summarised is theirs: what it no longer shows does not come back.
+    """
+    try:
+        blocks = tuple([ContextBlock(**block) for block in record["blocks"]])
+        order, shown = tuple(map(int, record.get("order") or ())) or None, record.get("shown")
+        asked = Asked(record["query"], blocks, order=order, base=record.get("base", ""), tokens=int(record["tokens"]))
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        return None
+    texts = [asked.query, asked.base, *[block.text for block in blocks], *[block.title or "" for block in blocks]]
+    changed = shown is not None and (text is None or shown != _words(text))
+    return None if changed or not all([isinstance(each, str) for each in texts]) else asked
+
+
+def _words(text: str) -> str:
+    """Return the digest of a text but for its spaces and ends of lines, which stores may change."""
+    return body_digest(" ".join(text.split())).hex()
 
 
 def read(entries: Iterable[Entry]) -> list[Message]:

@@ -13,7 +13,7 @@ from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_integrations.session import session
 from tests.conftest import require
-from tests.parsing import ParsedBlock, parse_context
+from tests.parsing import parse_context
 
 require("langchain_core")
 
@@ -23,72 +23,23 @@ from langchain_core.messages import (  # noqa: E402
     HumanMessage,
     SystemMessage,
     ToolMessage,
-    messages_from_dict,
-    messages_to_dict,
 )
 from langchain_core.output_parsers import StrOutputParser  # noqa: E402
 from langchain_core.runnables import RunnableLambda  # noqa: E402
 
 from contextpilot_integrations.langchain import ContextPilotRetriever, create_contextpilot_chat  # noqa: E402
 from contextpilot_integrations.langchain.chat.history import MemoryHistory  # noqa: E402
+from tests.integrations.langchain_chats import (  # noqa: E402
+    HOWS,
+    Stored,
+    U,
+    asking,
+    chat_of,
+    extending,
+    fixed,
+    resolved,
+)
 from tests.integrations.langchain_fakes import Lists, Recorder, chatml, document, names_in, text_of  # noqa: E402
-
-U = {"configurable": {"session_id": "u"}}
-
-
-def chat_of(model=None, retriever=None, engine=None, **options):
-    model = model or Recorder()
-    return create_contextpilot_chat(retriever or Lists(), model, engine, **options), model
-
-
-def fixed(*texts):
-    return RunnableLambda(lambda query: [Document(page_content=text) for text in texts])
-
-
-def asking(chat, how):
-    """One face for all ways of asking: returns the text of the answer."""
-
-    async def aread(question, config, options):
-        return "".join([getattr(chunk, "content", chunk) async for chunk in chat.astream(question, config, **options)])
-
-    def ask(question, config=None, **options):
-        if how == "invoke":
-            return chat.invoke(question, config, **options).content
-        if how == "ainvoke":
-            return asyncio.run(chat.ainvoke(question, config, **options)).content
-        if how == "stream":
-            return "".join(getattr(chunk, "content", chunk) for chunk in chat.stream(question, config, **options))
-        return asyncio.run(aread(question, config, options))
-
-    return ask
-
-
-HOWS = ["invoke", "ainvoke", "stream", "astream"]
-
-
-def extending(prompts):
-    texts = [chatml(prompt) for prompt in prompts]
-    return all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
-
-
-def resolved(messages):
-    """Names of the documents that each user message brings, its hints followed to blocks that stand before them."""
-    shown, found = {}, []
-    for message in messages:
-        if message.type != "human":
-            continue
-        context = message.content.rpartition("\n\n")[0].split("\n\nRelevance: ")[0]
-        bodies = []
-        for item in parse_context(context):
-            if isinstance(item, ParsedBlock):
-                assert item.label not in shown
-                shown[item.label] = item.body
-                bodies.append(item.body)
-            else:
-                bodies.append(shown[int(item.line.split("[Doc ")[1].split("]")[0])])
-        found.append({name for body in bodies for name in names_in(body)})
-    return found
-
 
 # --- turns ---------------------------------------------------------------------------------------------------------
 
@@ -584,67 +535,6 @@ def test_a_long_pause_changes_nothing():
         now[0] += 100_000
     assert extending(model.prompts)
     assert model.prompts[-1][-1].content == "See [Doc 1] above.\nSee [Doc 3] above.\n\nD1,D3 what?"
-
-
-class Stored:
-    """A history that keeps JSON, with asynchronous methods of its own."""
-
-    def __init__(self, store):
-        self.store, self.calls = store, []
-
-    @property
-    def messages(self):
-        return messages_from_dict(json.loads(self.store[0])) if self.store else []
-
-    def add_messages(self, messages):
-        self.store[:] = [json.dumps(messages_to_dict([*self.messages, *messages]))]
-
-    def clear(self):
-        self.store.clear()
-
-    async def aget_messages(self):
-        self.calls.append("get")
-        return self.messages
-
-    async def aadd_messages(self, messages):
-        self.calls.append("add")
-        self.add_messages(messages)
-
-    async def aclear(self):
-        self.calls.append("clear")
-        self.clear()
-
-
-def test_asynchronous_calls_use_the_asynchronous_methods_of_a_history():
-    history = Stored([])
-    chat, model = chat_of(history=lambda session_id: history, max_context_tokens=300)
-    for names in ("D1,D2", "D3", "D4,D5"):
-        asyncio.run(chat.ainvoke(f"{names} what?", U))
-    assert "clear" in history.calls
-    assert history.calls.count("get") == history.calls.count("add") == 3
-    assert resolved(model.prompts[-1])[-1] == {"D4", "D5"}
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_langchains_own_histories_work():
-    from langchain_core.chat_history import InMemoryChatMessageHistory
-
-    kept = {}
-    chat, model = chat_of(
-        history=lambda name: kept.setdefault(name, InMemoryChatMessageHistory()), max_context_tokens=400
-    )
-    for how in HOWS * 2:
-        asking(chat, how)("D1,D2 what?", U)
-    assert resolved(model.prompts[-1])[-1] == {"D1", "D2"}
-    assert kept["u"].messages == chat.history("u")
-
-
-def test_histories_of_this_process_are_bounded():
-    chat, _ = chat_of(max_sessions=3)
-    for number in range(6):
-        chat.invoke("D1 what?", session_id=str(number))
-    assert chat.history("5")
-    assert chat.history("0") == []
 
 
 # --- at once -------------------------------------------------------------------------------------------------------

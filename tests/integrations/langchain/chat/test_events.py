@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableLambda  # noqa: E402
 
 from contextpilot_integrations.langchain import create_contextpilot_chat  # noqa: E402
 from contextpilot_integrations.langchain.chat.events import TURN_EVENT  # noqa: E402
-from tests.integrations.langchain.chat.test_chat import HOWS, asking  # noqa: E402
+from tests.integrations.langchain_chats import HOWS, asking  # noqa: E402
 from tests.integrations.langchain_fakes import Lists, Recorder, text_of  # noqa: E402
 
 

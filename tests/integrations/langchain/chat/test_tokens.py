@@ -9,15 +9,13 @@ from tests.conftest import require
 require("langchain_core")
 require("langchain_openai")
 
-from langchain_core.messages import RemoveMessage  # noqa: E402
 from langchain_openai import ChatOpenAI  # noqa: E402
 
 from contextpilot_integrations.langchain import create_contextpilot_chat  # noqa: E402
-from contextpilot_integrations.langchain.chat.llm import model_call  # noqa: E402
 from tests.integrations.caching_chat import SIZE, Broken, CachingChat, Characters  # noqa: E402
 from tests.integrations.chat_server import chat_server  # noqa: E402
-from tests.integrations.langchain.chat.test_chat import HOWS, asking  # noqa: E402
-from tests.integrations.langchain_fakes import Lists, Recorder, text_of  # noqa: E402
+from tests.integrations.langchain_chats import HOWS, asking  # noqa: E402
+from tests.integrations.langchain_fakes import Lists, text_of  # noqa: E402
 
 TENANTS = Tenants("a key of sixteen bytes")
 SEARCH = {"type": "function", "function": {"name": "search", "parameters": {"type": "object", "properties": {}}}}
@@ -79,11 +77,6 @@ def test_nobody_asks_for_tokens_without_events(server):
     assert not source.asked
 
 
-def test_messages_without_a_form_have_no_tokens():
-    call = model_call(Recorder(), {}, None, "n")
-    assert call.read_tokens(None, None, [RemoveMessage(id="x")], None) is None
-
-
 @pytest.mark.parametrize("how", HOWS)
 def test_tenants_find_their_own_blocks_only(server, caching, how):
     engine = engine_of(caching)
@@ -100,17 +93,3 @@ def test_tenants_find_their_own_blocks_only(server, caching, how):
     assert min(caching.reported[2:]) > 2 * len(text_of("D1"))
     stats = engine.stats()
     assert (stats.source, stats.drift, stats.predicted_tokens) == ("events", 0, sum(caching.reported))
-
-
-def test_what_a_binding_has_stays_beside_the_salt():
-    llm = (
-        Recorder().bind(extra_body={"min_p": 0.1, "cache_salt": "guessed"}, max_tokens=7).with_retry().bind(stop=["x"])
-    )
-    call = model_call(llm, {"temperature": 0, "cache_salt": "mine"}, TENANTS, "n")
-    salted = {"min_p": 0.1, "cache_salt": TENANTS.cache_salt("n")}
-    assert call.arguments == {"temperature": 0, "extra_body": salted}
-    assert call.cache_salt == salted["cache_salt"]
-    assert (call.answer_tokens, call.options["stop"]) == (7, ["x"])
-    assert model_call(llm, {"max_completion_tokens": 9}, None, "n").answer_tokens == 9
-    assert model_call(llm, {"top_k": 3}, None, "n").arguments == {"top_k": 3}
-    assert model_call(llm, {}, None, "n").cache_salt == "guessed"

@@ -12,14 +12,13 @@ from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.session import session
 from tests.conftest import require
-from tests.parsing import ParsedBlock, ParsedHint, parse_context
 
 require("llama_index.core")
 
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, LLMMetadata, MessageRole, TextBlock  # noqa: E402
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler  # noqa: E402
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler  # noqa: E402
-from llama_index.core.memory import ChatMemoryBuffer, Memory, StaticMemoryBlock  # noqa: E402
+from llama_index.core.memory import ChatMemoryBuffer, Memory  # noqa: E402
 from llama_index.core.postprocessor import SimilarityPostprocessor  # noqa: E402
 from llama_index.core.schema import ImageNode, NodeWithScore  # noqa: E402
 from llama_index_instrumentation import get_dispatcher  # noqa: E402
@@ -30,6 +29,7 @@ from contextpilot_integrations.llama_index import (  # noqa: E402
     question_of,
 )
 from contextpilot_integrations.llama_index.chat.history import RECORD  # noqa: E402
+from tests.integrations.llama_index_chats import WAYS, shown, stored  # noqa: E402
 from tests.integrations.llama_index_fakes import (  # noqa: E402
     D1,
     D2,
@@ -45,79 +45,6 @@ from tests.integrations.llama_index_fakes import (  # noqa: E402
     pieces,
     texts,
 )
-
-WAYS = ("chat", "achat", "stream_chat", "astream_chat")
-
-
-class Chat:
-    """A chat engine over the table, asked in one of the four ways, all in one event loop."""
-
-    def __init__(self, way="chat", table=TABLE, llm=None, **options):
-        self.llm = llm or Recorder()
-        self.engine = options.pop("engine", None) or ReuseEngine()
-        self.retriever = TableRetriever(table)
-        self.chats = ContextPilotChatEngine.from_defaults(self.retriever, llm=self.llm, engine=self.engine, **options)
-        self.way = way
-        self.loop = asyncio.new_event_loop() if way.startswith("a") else None
-
-    def __call__(self, question, **options):
-        ask = getattr(self.chats, self.way)
-        if self.loop:
-            return self.loop.run_until_complete(self._ask(ask(question, **options)))
-        response = ask(question, **options)
-        return (response, "".join(response.response_gen)) if "stream" in self.way else (response, response.response)
-
-    async def _ask(self, asked):
-        response = await asked
-        if "stream" in self.way:
-            return response, "".join([piece async for piece in response.async_response_gen()])
-        return response, response.response
-
-    @property
-    def prompts(self):
-        return self.llm.prompts
-
-    @property
-    def history(self):
-        """The memory's messages; read in the loop that uses them."""
-        memory = self.chats._memory
-        return self.loop.run_until_complete(memory.aget_all()) if self.loop else self.chats.chat_history
-
-    def close(self):
-        if self.loop:
-            self.loop.close()
-
-
-@pytest.fixture
-def talk():
-    made = []
-
-    def make(*args, **options):
-        made.append(Chat(*args, **options))
-        return made[-1]
-
-    yield make
-    for chat in made:
-        chat.close()
-
-
-def shown(messages):
-    """Label -> body of what user messages show, hints' labels by message; every hint names an earlier block."""
-    bodies, hinted = {}, []
-    for message in messages:
-        named = []
-        if message.role == MessageRole.USER and (message.content or "").startswith(("[Doc ", "See [Doc ")):
-            for item in parse_context((message.content or "").split("\n\n")[0]):
-                if isinstance(item, ParsedBlock):
-                    assert item.label not in bodies
-                    bodies[item.label] = item.body
-                elif isinstance(item, ParsedHint):
-                    label = int(item.line.removeprefix("See [Doc ").split("]")[0])
-                    assert label in bodies
-                    named.append(bodies[label])
-        hinted.append(named)
-    return bodies, hinted
-
 
 # --- turns
 
@@ -353,11 +280,6 @@ def test_the_memory_holds_what_was_sent_and_what_it_was_made_of(talk):
     assert len(chat.llm.messages[-1]) == 2
 
 
-def stored(messages):
-    """Messages as they come back from a store."""
-    return [ChatMessage.model_validate(json.loads(m.model_dump_json())) for m in messages]
-
-
 @pytest.mark.parametrize("forgetful", [False, True], ids=["same engine", "new process"])
 def test_a_conversation_goes_on_from_a_store(forgetful, talk):
     engine = ReuseEngine()
@@ -381,13 +303,6 @@ def test_a_conversation_goes_on_after_a_long_pause(talk):
     clock.advance(4000)
     chat("qC two")
     assert "See [Doc 1] above.\n[Doc 5]" in chat.prompts[-1]
-
-
-def test_a_record_that_is_not_ours_is_no_record(talk):
-    history = [ChatMessage(role="user", content="hello", additional_kwargs={RECORD: record}) for record in ("x", {})]
-    chat = talk()
-    chat("qA", chat_history=history)
-    assert [question_of(message) for message in chat.history[:2]] == ["hello", "hello"]
 
 
 def test_a_chat_history_to_start_with(talk):
@@ -430,20 +345,6 @@ def test_prefix_messages(talk):
     assert len(chat.history) == 4
     with pytest.raises(ConfigError, match="put the system message into one"):
         talk(prefix_messages=prefix, system_prompt="Be kind.")
-
-
-def test_memory_blocks_are_refused_in_words():
-    memory = Memory.from_defaults(
-        token_limit=1000, memory_blocks=[StaticMemoryBlock(static_content="She likes tea.", name="facts")]
-    )
-    with pytest.raises(ConfigError, match="memory_blocks"):
-        ContextPilotChatEngine(TableRetriever(), llm=Recorder(), memory=memory)
-
-
-@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "many"])
-def test_a_wrong_limit_is_refused(limit):
-    with pytest.raises(ConfigError, match="max_context_tokens"):
-        ContextPilotChatEngine(TableRetriever(), llm=Recorder(), max_context_tokens=limit)
 
 
 def test_the_session_of_the_memory_reaches_the_engine(talk):

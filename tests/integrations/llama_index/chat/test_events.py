@@ -12,7 +12,7 @@ from llama_index_instrumentation import get_dispatcher  # noqa: E402
 from llama_index_instrumentation.dispatcher import instrument_tags  # noqa: E402
 
 from contextpilot_integrations.llama_index import TurnEvent  # noqa: E402
-from tests.integrations.llama_index.chat.test_engine import WAYS, Chat  # noqa: E402
+from tests.integrations.llama_index_chats import WAYS, Chat  # noqa: E402
 from tests.integrations.llama_index_fakes import D1, Recorder  # noqa: E402
 
 USAGE = {"usage": {"prompt_tokens": 200, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 80}}}

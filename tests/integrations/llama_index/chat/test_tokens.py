@@ -2,7 +2,7 @@
 
 import pytest
 
-from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
+from contextpilot_core import EngineConfig, ReuseEngine
 from contextpilot_integrations.serving.chat.tenants import Tenants
 from tests.conftest import require
 
@@ -11,11 +11,10 @@ require("llama_index.llms.openai_like")
 
 from llama_index.llms.openai_like import OpenAILike  # noqa: E402
 
-from contextpilot_integrations.llama_index import ContextPilotChatEngine  # noqa: E402
 from tests.integrations.caching_chat import SIZE, Broken, CachingChat, Characters  # noqa: E402
 from tests.integrations.chat_server import chat_server  # noqa: E402
-from tests.integrations.llama_index.chat.test_engine import WAYS, Chat  # noqa: E402
-from tests.integrations.llama_index_fakes import D1, D2, D3, D4, D5, Recorder, TableRetriever  # noqa: E402
+from tests.integrations.llama_index_chats import WAYS, Chat  # noqa: E402
+from tests.integrations.llama_index_fakes import D1, D2, D3, D4, D5, Recorder  # noqa: E402
 
 TENANTS = Tenants("a key of sixteen bytes")
 TABLE = {"q1": [D1, D2], "q2": [D3, D4], "q3": [D5, D2, D1]}
@@ -118,8 +117,3 @@ def test_tenants_find_their_own_blocks_only(server, caching, asked, way):
     stats = engine.stats()
     assert (stats.source, stats.drift, stats.predicted_tokens) == ("events", 0, sum(caching.reported))
     assert llm.additional_kwargs["cache_salt"] == "guessed"  # the caller's own is as it was
-
-
-def test_an_llm_that_cannot_keep_tenants_apart_is_refused():
-    with pytest.raises(ConfigError, match="llm is a Recorder, whose requests have no additional_kwargs"):
-        ContextPilotChatEngine(TableRetriever(), llm=Recorder(), tenants=TENANTS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -65,7 +66,7 @@ def test_those_who_wait_come_in_the_order_in_which_they_came():
             for number in range(8):
                 pool.submit(turn, number)
                 while len(locks._seats["default", "u"].waiting) <= number:
-                    pass
+                    time.sleep(0.001)
             assert order == []
     assert order == begun == list(range(8))
 
@@ -250,7 +251,7 @@ def test_who_reads_a_stream_on_has_its_session():
     waiting = threading.Thread(target=lambda: _held_until(locks, held, release))
     waiting.start()  # others wait
     while not locks._seats["default", "u"].waiting:
-        pass
+        time.sleep(0.001)
     in_thread(lambda: holding.__exit__(None, None, None))  # and it may end anywhere
     waiting.join(20)
     assert held.is_set()

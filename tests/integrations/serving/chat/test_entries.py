@@ -1,0 +1,171 @@
+"""Messages, and what they were planned from: as the engine reads them, as servers get them, as stores keep them."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextpilot_core import ContextBlock, EngineConfig, ReuseEngine
+from contextpilot_core.tokens import estimate_tokens
+from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn
+from contextpilot_integrations.serving.chat.entries import asked_of, read, record_of, sent, split_turns
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+WORDS = {"type": "text", "text": "What is this?"}
+USER, ASSISTANT = {"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}
+CONTEXT = {"role": "user", "content": "[Doc 1]\n===\ntea\n==="}
+PLAIN, WITH_RENDERER = EngineConfig(), EngineConfig(renderer=lambda block: f"{block.title}: {block.text}")
+
+
+# --- read and sent -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_read", "is_sent"),
+    [
+        (Entry(ASSISTANT), [ASSISTANT], [ASSISTANT]),
+        (Entry(USER, Asked("hello", ())), [USER], [USER]),
+        (
+            Entry(CONTEXT, Asked("", ("tea",), (WORDS, IMAGE))),
+            [CONTEXT, {"role": "user", "content": [WORDS, IMAGE]}],
+            [{"role": "user", "content": [{"type": "text", "text": CONTEXT["content"]}, WORDS, IMAGE]}],
+        ),
+        (
+            Entry(None, Asked("", (), (IMAGE,))),
+            [{"role": "user", "content": [IMAGE]}],
+            [{"role": "user", "content": [IMAGE]}],
+        ),
+        (Entry(None, Asked("", ())), [], []),
+    ],
+    ids=["not ours", "text", "context and parts", "parts alone", "nothing"],
+)
+def test_an_entry_is_read_in_texts_and_sent_as_one_message(entry, is_read, is_sent):
+    assert list(entry.read) == is_read
+    assert list(entry.sent) == is_sent
+    assert read([entry, entry]) == 2 * is_read
+    assert sent([entry, entry]) == 2 * is_sent
+
+
+def test_what_is_sent_leaves_the_entry_as_it_is():
+    entry = Entry(dict(CONTEXT), Asked("", ("tea",), (IMAGE,)))
+    entry.sent[0]["content"].append("more")
+    assert entry == Entry(CONTEXT, Asked("", ("tea",), (IMAGE,)))
+
+
+# --- turns ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_goes_from_a_question_to_the_next():
+    system, tool = Entry({"role": "system", "content": "s"}), Entry({"role": "tool", "content": "t"})
+    answer, asked, picture = Entry(ASSISTANT), Entry(USER), Entry(None, Asked("", (), (IMAGE,)))
+    head, turns = split_turns([system, answer, asked, tool, answer, picture, answer, asked])
+    assert head == [system, answer]
+    assert turns == [[asked, tool, answer], [picture, answer], [asked]]
+    assert split_turns([]) == ([], [])
+    assert [each.is_question for each in (system, tool, answer, asked, picture)] == [False] * 3 + [True] * 2
+
+
+# --- records -------------------------------------------------------------------------------------------------------
+
+
+def stored(asked, text, config=PLAIN):
+    """What comes back from a store that keeps JSON."""
+    return asked_of(json.loads(json.dumps(record_of(asked, text, config))), text)
+
+
+@given(
+    query=st.text(),
+    blocks=st.lists(st.text(), min_size=1, max_size=4),
+    base=st.text(),
+    tokens=st.integers(0),
+    text=st.text(),
+)
+def test_a_record_gives_back_what_a_question_was_planned_from(query, blocks, base, tokens, text):
+    order = tuple(reversed(range(len(blocks))))
+    asked = Asked(query, tuple(ContextBlock(text=block) for block in blocks), order=order, base=base, tokens=tokens)
+    assert stored(asked, text) == asked
+
+
+def test_texts_are_blocks_and_metadata_is_for_renderers_only():
+    block = ContextBlock(text="tea", id=7, title="Tea", metadata={"page": 1})
+    asked = Asked("q", ("milk", block), order=(1, 0))
+    assert record_of(asked, "m", PLAIN)["blocks"] == [{"text": "milk"}, {"text": "tea"}]
+    assert stored(asked, "m").blocks == (ContextBlock(text="milk"), ContextBlock(text="tea"))
+    assert stored(asked, "m", WITH_RENDERER).blocks == (ContextBlock(text="milk"), block)
+
+
+@pytest.mark.parametrize("order", [None, ()])
+def test_what_has_no_order_gets_none(order):
+    asked = Asked("q", ("tea",), order=order)
+    assert stored(asked, "m").order is None
+    record = record_of(asked, "m", PLAIN)
+    del record["order"]
+    assert asked_of(record, "m").order is None
+
+
+GOOD = {"query": "q", "blocks": [{"text": "tea"}], "order": [0], "tokens": 3, "base": ""}
+
+
+def test_a_record_without_what_it_showed_is_believed():
+    assert asked_of(GOOD, "whatever") == Asked("q", (ContextBlock(text="tea"),), order=(0,), tokens=3)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        None,
+        "x",
+        5,
+        [],
+        [1],
+        {},
+        {"query": "q"},
+        {**GOOD, "query": None},
+        {**GOOD, "query": 5},
+        {**GOOD, "blocks": None},
+        {**GOOD, "blocks": "tea"},
+        {**GOOD, "blocks": [None]},
+        {**GOOD, "blocks": ["tea"]},
+        {**GOOD, "blocks": [{"text": 5}]},
+        {**GOOD, "blocks": [{"body": "tea"}]},
+        {**GOOD, "blocks": [{"text": "tea", "title": 5}]},
+        {**GOOD, "blocks": [{"text": "tea", "more": 1}]},
+        {**GOOD, "order": 5},
+        {**GOOD, "order": ["first"]},
+        {**GOOD, "order": [[0]]},
+        {**GOOD, "order": [None]},
+        {**GOOD, "tokens": None},
+        {**GOOD, "tokens": "many"},
+        {**GOOD, "tokens": float("inf")},
+        {**GOOD, "base": None},
+        {**GOOD, "base": ["x"]},
+        {**GOOD, "shown": 5},
+    ],
+)
+def test_what_others_wrote_is_no_record(record):
+    assert asked_of(record, "text") is None
+
+
+@pytest.mark.parametrize("text", ["[deleted]", "[Doc 1]\n===\nt…", "", None, "[Doc 1]\n===\ntea\n===\n\nWhy? Now!"])
+def test_a_message_that_somebody_changed_is_theirs(text):
+    record = record_of(Asked("Why?", ("tea",), order=(0,)), "[Doc 1]\n===\ntea\n===\n\nWhy?", PLAIN)
+    assert asked_of(record, text) is None
+
+
+@pytest.mark.parametrize("text", ["[Doc 1]\r\n===\r\ntea\r\n===\r\n\r\nWhy?", " [Doc 1]\n===\ntea\n===\n\nWhy?\n"])
+def test_spaces_and_ends_of_lines_are_no_change(text):
+    record = record_of(Asked("Why?", ("tea",), order=(0,)), "[Doc 1]\n===\ntea\n===\n\nWhy?", PLAIN)
+    assert asked_of(record, text) == Asked("Why?", (ContextBlock(text="tea"),), order=(0,))
+
+
+def test_orders_of_wrong_numbers_are_no_reason_to_fail():
+    """Whatever a store made of an order: the engine takes it, or plans without."""
+    setting = Setting(engine=ReuseEngine(), count=estimate_tokens)
+    for order in ([True, False], [1.0, 0.0], ["1", "0"], [7, 7], [-1, 0], [10**30]):
+        asked = asked_of({**GOOD, "blocks": [{"text": "tea " * 40}, {"text": "milk " * 40}], "order": order}, "text")
+        turn = Turn(setting, [], asked)
+        assert sorted(turn.plan.order) == [0, 1]
+        turn.failed()
+    setting.engine.check_integrity()
+    assert setting.engine.stats().in_flight == 0
