@@ -13,8 +13,8 @@ class Asked:
     """What a user message of ours was planned from, so that it can be planned again.
 
     ``parts``: what the question had besides text (images ...). ``order``: that of its plan, None before it was planned.
-    ``base``: digest of the history that its hints name, "" without such hints. ``tokens``: what our counter said of the
-    whole prompt, to be compared with what the server says.
+    ``base``: digest of the history that its hints name or its labels go on from, "" for neither. ``tokens``: what our
+    counter said of the whole prompt, to be compared with what the server says.
     """
 
     query: str

@@ -55,13 +55,14 @@ class Setting:
 
     def entry(self, plan: Plan, asked: Asked, history: Sequence[Entry]) -> Entry:
         """Return the message of a plan that was made of ``asked`` on top of ``history``."""
-        base = HistoryDigest(read(history)).value if self.stored and plan.names_history else ""
+        depends = plan.names_history or min(plan.own_labels, default=1) > 1
+        base = self.digest(history).value if self.stored and depends else ""
         message = {"role": "user", "content": plan.message_text} if plan.message_text else None
         return Entry(message, replace(asked, order=plan.order, base=base))
 
-    def prompt(self, plan: Plan, history: Sequence[Entry], made: Entry) -> list[Message]:
-        """Return the messages to send: what stands before, the history, the question."""
-        return [*self.system(plan), *self.prefix, *sent([*history, made])]
+    def digest(self, history: Sequence[Entry] = ()) -> HistoryDigest:
+        """Return the digest of a history, and of what a hint may name before it."""
+        return HistoryDigest([*[each for each in self.prefix if each["role"] == "user"], *read(history)])
 
     def system(self, plan: Plan) -> tuple[Message, ...]:
         """Return the system message that the instructions made, if they did."""
@@ -72,45 +73,57 @@ class Setting:
         return sum([message_tokens(message, self.count) for message in messages])
 
 
-def sound(setting: Setting, history: Sequence[Entry]) -> tuple[list[Entry], list[Plan]]:
-    """Return the messages, and plans for those that had to be planned again.
+def sound(setting: Setting, history: Sequence[Entry], plans: list[Plan]) -> list[Entry]:
+    """Return the messages; append plans for those that had to be planned again to ``plans``.
 
-    They are ours from the first one on whose hints name a history that is no more: a hint must never dangle.
+    They are ours from the first one on that depends on a history that is no more: a hint must never dangle.
     """
     kept: list[Entry] = []
-    plans: list[Plan] = []
-    digest = HistoryDigest()
+    digest = setting.digest()
     for entry in history:
         if entry.asked is not None and (plans or entry.asked.base not in ("", digest.value)):
             entry = again(setting, entry.asked, kept, plans)
         kept.append(entry)
         for message in entry.read:
             digest.add(message)
-    return kept, plans
+    return kept
 
 
 def again(setting: Setting, asked: Asked, history: Sequence[Entry], plans: list[Plan]) -> Entry:
     """Return the message of a question that is planned again on top of ``history``; append its plan to ``plans``."""
-    plan = setting.plan(asked, history)
+    plan = informed(setting, asked, history, plans)
     plans.append(plan)
     return setting.entry(plan, asked, history)
 
 
+def informed(
+    setting: Setting, asked: Asked, history: Sequence[Entry], plans: list[Plan], plan: Plan | None = None
+) -> Plan:
+    """Plan a question on top of ``history`` for an engine that knows its messages; ``plan``: of one that may not.
+
+    What it has forgotten is planned again before: that is appended to ``plans``.
+    """
+    plan = setting.plan(asked, history) if plan is None else plan
+    forgotten = unknown(setting, plan, history)
+    if not forgotten:
+        return plan
+    setting.engine.abandon(plan)
+    remind(setting, history, forgotten, plans)
+    return setting.plan(asked, history)
+
+
 def unknown(setting: Setting, plan: Plan, history: Sequence[Entry]) -> list[int]:
     """Return the places of our messages that show documents and that the engine does not know, by ``plan``."""
-    if not setting.engine.config.dedup:
-        return []
     recognised = iter(plan.recognised[len(setting.prefix) :])
     places = [(place, all([next(recognised) for _ in entry.read][:1])) for place, entry in enumerate(history)]
     return [place for place, known in places if not known and _shows_documents(history[place])]
 
 
-def remind(setting: Setting, history: Sequence[Entry], places: Sequence[int]) -> list[Plan]:
+def remind(setting: Setting, history: Sequence[Entry], places: Sequence[int], plans: list[Plan]) -> None:
     """Plan messages of ours again that the engine has forgotten; where that gives the same text, it knows them again.
 
-    Another text is no harm: the message stays, and is for the engine one that others wrote.
+    Another text is no harm: the message stays, and is for the engine one that others wrote. Appends to ``plans``.
     """
-    plans: list[Plan] = []
     for place in places:
         entry = history[place]
         if entry.asked is not None and entry.message is not None:
@@ -119,26 +132,27 @@ def remind(setting: Setting, history: Sequence[Entry], places: Sequence[int]) ->
                 plans.append(plan)
             else:
                 setting.engine.abandon(plan)
-    return plans
 
 
-def shortened(setting: Setting, history: Sequence[Entry], tokens: float) -> tuple[list[Entry], list[Plan]]:
-    """Return the messages without their oldest turns, as few as bring them to ``tokens``, but one at least.
+def shortened(setting: Setting, history: Sequence[Entry], tokens: float, plans: list[Plan]) -> list[Entry]:
+    """Return the messages without their oldest turns, as few as bring the turns to ``tokens``, but one at least.
 
-    The turns that stay are planned again, as their hints may name what is gone; that can make them larger.
+    The turns that stay are planned again, as their hints may name what is gone; that can make them larger. Appends to
+    ``plans``, which is empty.
     """
     head, turns = split_turns(history)
     while True:
         turns = turns[1:]
-        if turns and setting.counted(sent([*head, *[entry for turn in turns for entry in turn]])) > tokens:
+        rest = [entry for turn in turns for entry in turn]
+        if setting.counted(sent(rest)) > tokens:
             continue
-        kept, plans = list(head), list[Plan]()
-        for entry in [entry for turn in turns for entry in turn]:
+        kept = list(head)
+        for entry in rest:
             kept.append(entry if entry.asked is None else again(setting, entry.asked, kept, plans))
-        if not turns or setting.counted(sent(kept)) <= tokens:
-            return kept, plans
-        for plan in reversed(plans):
-            setting.engine.abandon(plan)
+        if setting.counted(sent(kept[len(head) :])) <= tokens or not turns:
+            return kept
+        while plans:
+            setting.engine.abandon(plans.pop())
 
 
 def _shows_documents(entry: Entry) -> bool:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from time import perf_counter
 
 from contextpilot_core import Message, Observation, Plan, PromptTokens, Served
-from contextpilot_integrations.serving.chat.entries import Asked, Entry
+from contextpilot_integrations.serving.chat.entries import Asked, Entry, sent
 from contextpilot_integrations.serving.chat.figures import TurnFigures
-from contextpilot_integrations.serving.chat.replan import Setting, remind, shortened, sound, unknown
+from contextpilot_integrations.serving.chat.replan import Setting, informed, shortened, sound
 from contextpilot_integrations.serving.chat.usage import Usage
 
 
@@ -42,7 +42,10 @@ class Turn:
         self._earlier: list[Plan] = []  # of the history, where it was planned again for this turn
         self.history, self.rewritten = list(history), False
         try:
-            self._prepare(plan)
+            if setting.stored:
+                self.history = sound(setting, self.history, self._earlier)
+                self.rewritten = bool(self._earlier)
+            self._plan(plan)
             if room is not None:
                 self._fit(room, scale)
         except BaseException:
@@ -57,24 +60,12 @@ class Turn:
 
     @property
     def prompt(self) -> list[Message]:
-        """The messages to send."""
-        return self._setting.prompt(self.plan, self.history, self.entry)
-
-    def _prepare(self, plan: Plan | None) -> None:
-        """Plan on top of a history that is sound, and that the engine knows."""
-        if self._setting.stored:
-            self.history, self._earlier = sound(self._setting, self.history)
-            self.rewritten = bool(self._earlier)
-        self._plan(plan)
-        forgotten = unknown(self._setting, self.plan, self.history)
-        if forgotten:
-            self._setting.engine.abandon(self.plan)
-            self._earlier += remind(self._setting, self.history, forgotten)
-            self._plan(None)
+        """The messages to send: what stands before, the history, the question."""
+        return [*self._setting.system(self.plan), *self._setting.prefix, *sent([*self.history, self.entry])]
 
     def _plan(self, plan: Plan | None) -> None:
         setting = self._setting
-        self.plan = setting.plan(self._asked, self.history) if plan is None else plan
+        self.plan = informed(setting, self._asked, self.history, self._earlier, plan)
         self.entry = setting.entry(self.plan, self._asked, self.history)
         self._tokens = setting.counted(self.prompt)
         asked = replace(self.entry.asked or self._asked, tokens=self._tokens)
@@ -85,7 +76,7 @@ class Turn:
         half = (self._setting.window or room) / 2 / scale
         while any(entry.is_question for entry in self.history) and scale * self._tokens > room:
             self.failed()
-            self.history, self._earlier = shortened(self._setting, self.history, half)
+            self.history = shortened(self._setting, self.history, half, self._earlier)
             self.rewritten = True
             self._plan(None)
 
