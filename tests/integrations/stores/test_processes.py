@@ -75,7 +75,7 @@ def test_four_processes_end_equal_and_nothing_is_lost(own_server, processes):
     late = Worker(own_server)
     assert late.store.synchronize(20)
     assert late.store.digest() == final["digest"]
-    assert own_server.client.xlen(stream(own_server)) < 2 * 300 + 256 < final["entries"]
+    assert own_server.client.xlen(stream(own_server)) < final["entries"]  # snapshots take the place of older entries
     late.store.close()
 
 
