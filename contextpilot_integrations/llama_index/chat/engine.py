@@ -26,16 +26,17 @@ from llama_index.core.types import Thread
 from llama_index.core.utils import get_tokenizer
 from llama_index_instrumentation import get_dispatcher
 
-from contextpilot_core import ConfigError, Plan, PromptTokens, ReuseEngine
+from contextpilot_core import ConfigError, Plan, PromptTokens, RequestError, ReuseEngine
 from contextpilot_integrations.llama_index.chat.events import TurnEvent
 from contextpilot_integrations.llama_index.chat.history import openai_form
 from contextpilot_integrations.llama_index.chat.llm import extra_body, salted, window_and_room
-from contextpilot_integrations.llama_index.chat.turn import ChatTurn
+from contextpilot_integrations.llama_index.chat.turn import ChatTurn, TurnMemory
 from contextpilot_integrations.llama_index.sessions import find_session
-from contextpilot_integrations.serving.chat import Setting, Tenants, Usage, read_usage
+from contextpilot_integrations.serving.chat import Setting, Tenants, TurnLocks, Usage, read_usage
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
 _dispatcher = get_dispatcher(__name__)
+_CONVERSATION = "this conversation"
 
 
 class ContextPilotChatEngine(BaseChatEngine):
@@ -49,7 +50,8 @@ class ContextPilotChatEngine(BaseChatEngine):
     `question_of(message)` gives the question alone.
 
     When the context window is full, the oldest turns are dropped, whole, down to half of it, so that the next turns
-    extend each other again. Ask one question at a time; a new one waits until the model has streamed the last answer.
+    extend each other again. Questions wait for each other, and until the model has streamed the last answer; where one
+    cannot wait, it raises `RequestError`.
 
     A `TurnEvent` tells LlamaIndex's event handlers the figures of each answer.
     """
@@ -116,6 +118,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         self._scale = 1.0  # tokens that the server reports per token counted here
         self._last_plan: Plan | None = None
         self._last_usage = Usage()
+        self._locks = TurnLocks()
         self._writing: threading.Thread | asyncio.Task[None] | None = None  # the answer that is being streamed
         self.callback_manager = Settings.callback_manager if callback_manager is None else callback_manager
         for postprocessor in self._postprocessors:
@@ -172,41 +175,38 @@ class ContextPilotChatEngine(BaseChatEngine):
     @trace_method("chat")
     def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
         """Answer a question; ``chat_history`` replaces what the memory holds."""
-        turn = self._ask(message, chat_history)
-        with turn.turn.sending():
-            answer = self._llm.chat(turn.prompt(self._prefix))
-        messages = self._answered(turn, answer, turn.read_tokens(self._tokenizer, read_usage(answer.raw)))
-        if turn.rewritten:
-            self._memory.set([*turn.history, *messages])
-        else:
-            self._memory.put_messages(messages)
-        return _response(turn, messages[-1])
+        with self._locks.hold(_CONVERSATION):
+            turn = self._ask(message, chat_history)
+            with turn.turn.sending():
+                answer = self._llm.chat(turn.prompt(self._prefix))
+            reply = self._answered(turn, answer, turn.read_tokens(self._tokenizer, read_usage(answer.raw)))
+            TurnMemory(self._memory, turn).put(reply)
+        return _response(turn, reply)
 
     @trace_method("chat")
     async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
         """Answer a question, as `chat`."""
-        turn = await self._aask(message, chat_history)
-        with turn.turn.sending():
-            answer = await self._llm.achat(turn.prompt(self._prefix))
-        messages = self._answered(turn, answer, await turn.aread_tokens(self._tokenizer, read_usage(answer.raw)))
-        if turn.rewritten:
-            await self._memory.aset([*turn.history, *messages])
-        else:
-            await self._memory.aput_messages(messages)
-        return _response(turn, messages[-1])
+        async with self._locks.ahold(_CONVERSATION):
+            turn = await self._aask(message, chat_history)
+            with turn.turn.sending():
+                answer = await self._llm.achat(turn.prompt(self._prefix))
+            reply = self._answered(turn, answer, await turn.aread_tokens(self._tokenizer, read_usage(answer.raw)))
+            await TurnMemory(self._memory, turn).aput(reply)
+        return _response(turn, reply)
 
     @trace_method("chat")
     def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> StreamingAgentChatResponse:
         """Answer a question piece by piece, as `chat`; the memory holds the turn once the answer is complete."""
-        turn = self._ask(message, chat_history)
-        with turn.turn.opening():
-            chunks = self._llm.stream_chat(turn.prompt(self._prefix))
-        response = StreamingAgentChatResponse(
-            chat_stream=self._watched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
-        )
-        thread = Thread(target=response.write_response_to_history, args=(self._memory,))
-        response.write_response_to_history_thread = self._writing = thread
-        thread.start()
+        with self._locks.hold(_CONVERSATION):
+            turn = self._ask(message, chat_history)
+            with turn.turn.opening():
+                chunks = self._llm.stream_chat(turn.prompt(self._prefix))
+            response = StreamingAgentChatResponse(
+                chat_stream=self._watched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
+            )
+            thread = Thread(target=response.write_response_to_history, args=(TurnMemory(self._memory, turn),))
+            response.write_response_to_history_thread = self._writing = thread
+            thread.start()
         return response
 
     @trace_method("chat")
@@ -214,19 +214,23 @@ class ContextPilotChatEngine(BaseChatEngine):
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> StreamingAgentChatResponse:
         """Answer a question piece by piece, as `stream_chat`."""
-        turn = await self._aask(message, chat_history)
-        with turn.turn.opening():
-            chunks = await self._llm.astream_chat(turn.prompt(self._prefix))
-        response = StreamingAgentChatResponse(
-            achat_stream=self._awatched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
-        )
-        task = asyncio.create_task(response.awrite_response_to_history(self._memory))
-        response.awrite_response_to_history_task = self._writing = task
+        async with self._locks.ahold(_CONVERSATION):
+            turn = await self._aask(message, chat_history)
+            with turn.turn.opening():
+                chunks = await self._llm.astream_chat(turn.prompt(self._prefix))
+            response = StreamingAgentChatResponse(
+                achat_stream=self._awatched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
+            )
+            task = asyncio.create_task(response.awrite_response_to_history(TurnMemory(self._memory, turn)))
+            task.add_done_callback(lambda _: turn.turn.failed())  # it may be cancelled before it begins
+            response.awrite_response_to_history_task = self._writing = task
         return response
 
     def _ask(self, message: str, chat_history: list[ChatMessage] | None) -> ChatTurn:
         if isinstance(self._writing, threading.Thread):
             self._writing.join()
+        elif self._writing is not None:
+            _check_written(self._writing)
         if chat_history is not None:
             self._memory.set(list(chat_history))
         nodes = self._retriever.retrieve(message)
@@ -237,8 +241,10 @@ class ContextPilotChatEngine(BaseChatEngine):
     async def _aask(self, message: str, chat_history: list[ChatMessage] | None) -> ChatTurn:
         if isinstance(self._writing, threading.Thread):
             await asyncio.to_thread(self._writing.join)
-        elif self._writing is not None and self._writing.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait([self._writing])  # its error belongs to whoever reads the answer
+        elif self._writing is not None:
+            if self._writing.get_loop() is asyncio.get_running_loop():
+                await asyncio.wait([self._writing])  # its error belongs to whoever reads the answer
+            _check_written(self._writing)
         if chat_history is not None:
             await self._memory.aset(list(chat_history))
         nodes = await self._retriever.aretrieve(message)
@@ -251,17 +257,14 @@ class ContextPilotChatEngine(BaseChatEngine):
         turn = ChatTurn(
             setting, message, nodes, stored, room=self._room, scale=self._scale, extra_body=extra_body(self._llm)
         )
-        self._last_plan = turn.plan
+        self._last_plan = turn.turn.plan
         return turn
 
-    def _answered(self, turn: ChatTurn, answer: ChatResponse, tokens: PromptTokens | None) -> list[ChatMessage]:
-        """Return what a turn adds to the memory."""
+    def _answered(self, turn: ChatTurn, answer: ChatResponse, tokens: PromptTokens | None) -> ChatMessage:
         self._last_usage = read_usage(answer.raw)
         _dispatcher.event(TurnEvent(**asdict(turn.figures(self._last_usage, tokens))))
         self._scale = turn.turn.scale(self._last_usage.prompt_tokens) or self._scale
-        return [turn.user, ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")]
-
-    # The framework appends the streamed answer to the memory; the question goes there just before, and only then.
+        return ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")
 
     def _watched(self, turn: ChatTurn, chunks: ChatResponseGen) -> ChatResponseGen:
         last = None
@@ -270,13 +273,8 @@ class ContextPilotChatEngine(BaseChatEngine):
                 chunk_came()
                 last = chunk
                 yield chunk
-        if last is None:
-            return
-        question, _ = self._answered(turn, last, turn.read_tokens(self._tokenizer, read_usage(last.raw)))
-        if turn.rewritten:
-            self._memory.set([*turn.history, question])
-        else:
-            self._memory.put(question)
+        if last is not None:
+            self._answered(turn, last, turn.read_tokens(self._tokenizer, read_usage(last.raw)))
 
     async def _awatched(self, turn: ChatTurn, chunks: ChatResponseAsyncGen) -> ChatResponseAsyncGen:
         last = None
@@ -285,13 +283,14 @@ class ContextPilotChatEngine(BaseChatEngine):
                 chunk_came()
                 last = chunk
                 yield chunk
-        if last is None:
-            return
-        question, _ = self._answered(turn, last, await turn.aread_tokens(self._tokenizer, read_usage(last.raw)))
-        if turn.rewritten:
-            await self._memory.aset([*turn.history, question])
-        else:
-            await self._memory.aput(question)
+        if last is not None:
+            self._answered(turn, last, await turn.aread_tokens(self._tokenizer, read_usage(last.raw)))
+
+
+def _check_written(task: "asyncio.Task[None]") -> None:
+    """Raise `RequestError` while an answer is being written in an event loop that cannot be waited for here."""
+    if not task.done() and not task.get_loop().is_closed():
+        raise RequestError("the last answer is still being streamed in another event loop; read it to its end first")
 
 
 def _response(turn: ChatTurn, answer: ChatMessage) -> AgentChatResponse:

@@ -1,14 +1,15 @@
-"""One turn of a chat as LlamaIndex's messages, without any input or output: what to send, what the memory gets."""
+"""One turn of a chat as LlamaIndex's messages: what to send, what the memory gets."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import BaseMemory
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import ToolOutput
 
-from contextpilot_core import Plan, PromptTokens
+from contextpilot_core import PromptTokens
 from contextpilot_integrations.llama_index.chat.history import as_sent, entry_of, message_of, openai_form
 from contextpilot_integrations.llama_index.nodes import context_blocks
 from contextpilot_integrations.serving.chat import SALT, Asked, Setting, Turn, TurnFigures, Usage
@@ -18,7 +19,7 @@ from contextpilot_integrations.serving.tokens import PromptTokenizer
 class ChatTurn:
     """Made for one question on top of what the memory holds; planned when made.
 
-    When ``rewritten`` is true, the memory has to hold ``history`` and the question in place of what it holds.
+    When ``rewritten`` is true, `TurnMemory` puts ``history`` and the question in place of what the memory holds.
     """
 
     def __init__(
@@ -42,14 +43,9 @@ class ChatTurn:
         ]
 
     @property
-    def plan(self) -> Plan:
-        """The plan of the question."""
-        return self.turn.plan
-
-    @property
     def sources(self) -> list[ToolOutput]:
         """What was retrieved, in the form in which LlamaIndex's chat engines report it."""
-        question = {"message": self.plan.request.query}
+        question = {"message": self.turn.plan.request.query}
         return [ToolOutput(tool_name="retriever", content=str(self.nodes), raw_input=question, raw_output=self.nodes)]
 
     def prompt(self, prefix: Sequence[ChatMessage]) -> list[ChatMessage]:
@@ -61,7 +57,7 @@ class ChatTurn:
         if tokenizer is None:
             return None
         return tokenizer.read(
-            self.plan,
+            self.turn.plan,
             [*self._prefix, *openai_form([*self.history, self.user])],
             prompt_tokens=usage.prompt_tokens,
             template_options=self._extra_body.get("chat_template_kwargs"),
@@ -74,3 +70,19 @@ class ChatTurn:
     def figures(self, usage: Usage, tokens: PromptTokens | None) -> TurnFigures:
         """Tell the engine what the server reported with the answer, and return the figures of this turn."""
         return self.turn.figures(usage, tokens, self._extra_body.get(SALT))
+
+
+class TurnMemory:
+    """The memory as an answer gets there: together with its question, so that it holds a turn whole or not at all."""
+
+    def __init__(self, memory: BaseMemory, turn: ChatTurn) -> None:
+        self._memory, self._rewritten = memory, turn.rewritten
+        self._messages = [*(turn.history if turn.rewritten else ()), turn.user]
+
+    def put(self, answer: ChatMessage) -> None:
+        """Append the turn, or replace everything by its messages where they were rewritten."""
+        (self._memory.set if self._rewritten else self._memory.put_messages)([*self._messages, answer])
+
+    async def aput(self, answer: ChatMessage) -> None:
+        """As `put`."""
+        await (self._memory.aset if self._rewritten else self._memory.aput_messages)([*self._messages, answer])

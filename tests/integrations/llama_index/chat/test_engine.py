@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
+from contextpilot_core import ConfigError, EngineConfig, RequestError, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.session import session
 from tests.conftest import require
@@ -18,6 +18,7 @@ require("llama_index.core")
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, LLMMetadata, MessageRole, TextBlock  # noqa: E402
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler  # noqa: E402
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler  # noqa: E402
+from llama_index.core.llms.callbacks import llm_chat_callback  # noqa: E402
 from llama_index.core.memory import ChatMemoryBuffer, Memory  # noqa: E402
 from llama_index.core.postprocessor import SimilarityPostprocessor  # noqa: E402
 from llama_index.core.schema import ImageNode, NodeWithScore  # noqa: E402
@@ -570,6 +571,112 @@ def test_the_next_question_waits_for_a_stream_of_its_loop():
     assert asyncio.run(ask()) == ("answer 3", ["answer ", "2"], ["answer ", "1"])
     assert llm.prompts[1].startswith(llm.prompts[0])
     assert llm.prompts[2].startswith(llm.prompts[1])
+
+
+def test_an_answer_is_written_together_with_its_question_or_not_at_all():
+    """A loop that ends, or a task that is cancelled: the memory holds whole turns."""
+
+    class Interrupted(ChatMemoryBuffer):
+        async def aput(self, message):
+            raise asyncio.CancelledError
+
+    chats = ContextPilotChatEngine.from_defaults(
+        TableRetriever(), llm=Recorder(), memory=Interrupted.from_defaults(token_limit=100_000)
+    )
+
+    async def ask():
+        response = await chats.astream_chat("qA")
+        return [piece async for piece in response.async_response_gen()]
+
+    assert asyncio.run(ask()) == ["answer ", "1"]
+    assert [message.role.value for message in chats.chat_history] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("when", ["before it begins", "before the first piece", "after it"])
+def test_an_answer_whose_writing_is_cancelled_is_no_turn(when):
+    gate = asyncio.Event()
+
+    class Waiting(Recorder):
+        @llm_chat_callback()
+        async def astream_chat(self, messages, **options):
+            async def chunks():
+                self._answer(messages)
+                said = pieces("one two three")
+                if when == "after it":
+                    yield next(said)
+                await gate.wait()
+                yield next(said)
+
+            return chunks()
+
+    engine = ReuseEngine()
+    chats = ContextPilotChatEngine.from_defaults(TableRetriever(), llm=Waiting(), engine=engine)
+
+    async def ask():
+        response = await chats.astream_chat("qA one")
+        if when != "before it begins":
+            await asyncio.sleep(0.01)
+        response.awrite_response_to_history_task.cancel()
+        await asyncio.wait([response.awrite_response_to_history_task])
+        await asyncio.sleep(0)
+        stats = engine.stats()
+        assert (stats.in_flight, stats.committed, stats.abandoned) == ((0, 1, 0) if when == "after it" else (0, 0, 1))
+        assert chats.chat_history == []
+        gate.set()
+        await (await chats.astream_chat("qA two")).awrite_response_to_history_task
+
+    asyncio.run(ask())
+    assert [question_of(message) for message in chats.chat_history[::2]] == ["qA two"]
+    engine.check_integrity()
+
+
+def test_what_cannot_be_waited_for_is_an_error_not_a_mixture():
+    chats = ContextPilotChatEngine.from_defaults(TableRetriever(), llm=Recorder())
+
+    async def ask():
+        first = await chats.astream_chat("qA one")
+        for question in (chats.chat, chats.stream_chat):
+            with pytest.raises(RequestError, match="the last answer is still being streamed in another event loop"):
+                question("qB two")
+        with pytest.raises(RequestError, match="read it to its end first"):
+            await asyncio.to_thread(lambda: asyncio.run(chats.achat("qB two")))
+        pieces = [piece async for piece in first.async_response_gen()]
+        return pieces, chats.chat("qB two").response
+
+    assert asyncio.run(ask()) == (["answer ", "1"], "answer 2")
+    assert [question_of(message) for message in chats.chat_history[::2]] == ["qA one", "qB two"]
+
+
+def test_an_answer_whose_loop_is_gone_holds_up_nobody():
+    chats = ContextPilotChatEngine.from_defaults(TableRetriever(), llm=Recorder())
+    loop = asyncio.new_event_loop()
+    chats._writing = loop.create_task(asyncio.sleep(3600))
+    loop.run_until_complete(asyncio.sleep(0))
+    with pytest.raises(RequestError, match="still being streamed"):
+        chats.chat("qA one")
+    chats._writing._log_destroy_pending = False
+    loop.close()  # without ending its tasks
+    assert chats.chat("qB two").response == "answer 1"
+
+
+def test_a_call_in_an_event_loop_does_not_wait_for_a_task_of_it():
+    class Slow(Recorder):
+        @llm_chat_callback()
+        async def achat(self, messages, **options):
+            await asyncio.sleep(0.02)
+            return Recorder.chat(self, messages)
+
+    chats = ContextPilotChatEngine.from_defaults(TableRetriever(), llm=Slow())
+
+    async def ask():
+        first = asyncio.create_task(chats.achat("qA one"))
+        await asyncio.sleep(0.01)
+        with pytest.raises(RequestError, match="do not block an event loop"):
+            chats.chat("qB two")
+        return (await first).response
+
+    assert asyncio.run(asyncio.wait_for(ask(), 20)) == "answer 1"
+    assert len(chats.chat_history) == 2
 
 
 def test_an_answer_that_takes_longer_than_a_plan_may_be_in_flight(talk):

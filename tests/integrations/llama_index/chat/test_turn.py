@@ -1,0 +1,146 @@
+"""One turn as LlamaIndex's messages: what is sent, and what the memory gets of it."""
+
+import asyncio
+
+import pytest
+
+from contextpilot_core import EngineConfig, RequestError, ReuseEngine
+from contextpilot_integrations.serving.chat import Setting, Usage
+from tests.conftest import require
+
+require("llama_index.core")
+
+from llama_index.core.base.llms.types import ChatMessage  # noqa: E402
+from llama_index.core.memory import ChatMemoryBuffer, Memory  # noqa: E402
+from llama_index.core.schema import NodeRelationship, RelatedNodeInfo  # noqa: E402
+
+from contextpilot_integrations.llama_index.chat.history import RECORD, openai_form, question_of  # noqa: E402
+from contextpilot_integrations.llama_index.chat.turn import ChatTurn, TurnMemory  # noqa: E402
+from tests.integrations.llama_index_fakes import D1, D2, D3, node, texts  # noqa: E402
+
+SYSTEM = ChatMessage(role="system", content="Be brief.")
+OK = ChatMessage(role="assistant", content="ok")
+
+
+def turn_of(question, *documents, stored=(), engine=None, room=100_000, prefix=(SYSTEM,), **setting):
+    made = Setting(
+        engine=engine or ReuseEngine(),
+        count=lambda text: len(text.split()),
+        prefix=tuple(openai_form(prefix)),
+        **setting,
+    )
+    nodes = [node(text, 0.5) for text in documents]
+    return ChatTurn(made, question, nodes, list(stored), room=room, scale=1.0, extra_body={"cache_salt": "s"})
+
+
+def memories():
+    return [ChatMemoryBuffer.from_defaults(token_limit=100_000), Memory.from_defaults(token_limit=100_000)]
+
+
+def test_a_prompt_is_the_prefix_the_history_and_the_question_without_records():
+    first = turn_of("one", D1, D2)
+    turn = turn_of("two", D2, D3, stored=[first.user, OK])
+    prompt = turn.prompt([SYSTEM])
+    assert prompt[0] is SYSTEM
+    assert [message.content for message in prompt[1:3]] == [first.user.content, "ok"]
+    assert prompt[3].content == f"See [Doc 2] above.\n[Doc 3]\n===\n{D3}\n===\n\ntwo"
+    assert all(RECORD not in message.additional_kwargs for message in prompt)
+    assert turn.history == [first.user, OK]
+    assert (turn.rewritten, question_of(turn.user)) == (False, "two")
+
+
+def test_sources_are_reported_as_llama_index_does():
+    turn = turn_of("one", D1, D2)
+    (source,) = turn.sources
+    assert (source.tool_name, source.raw_input) == ("retriever", {"message": "one"})
+    assert texts(source.raw_output) == texts(turn.nodes) == [D1, D2]
+
+
+def test_a_history_that_was_cut_is_made_anew():
+    first = turn_of("one", D1)
+    second = turn_of("two", D1, stored=[first.user, OK])
+    turn = turn_of("three", D1, stored=[second.user, OK])
+    assert turn.rewritten
+    assert turn.history[0].content == f"[Doc 1]\n===\n{D1}\n===\n\ntwo"
+    assert turn.history[1] is OK
+    assert turn.user.content == "See [Doc 1] above.\n\nthree"
+
+
+def test_a_prompt_that_does_not_fit_drops_turns():
+    stored = []
+    for number in range(4):
+        stored += [turn_of(f"q {number}", D1, D2, stored=stored).user, OK]
+    turn = turn_of("last", D3, stored=stored, room=150, window=150)
+    assert turn.rewritten
+    assert len(turn.history) < 8
+    with_everything = turn_of("last", D3, stored=stored, room=100_000)
+    assert (with_everything.rewritten, len(with_everything.history)) == (False, 8)
+
+
+def test_what_the_engine_refuses_is_refused():
+    with pytest.raises(RequestError, match="namespace"):
+        turn_of("one", D1, namespace="\ud800")
+
+
+def test_figures_are_told_with_the_salt_of_the_request():
+    engine = ReuseEngine(EngineConfig(note="none"))
+    turn = turn_of("one", D1, engine=engine)
+    turn.turn.sent()
+    figures = turn.figures(Usage(prompt_tokens=10, cached_tokens=5), None)
+    assert (figures.hit_rate, figures.request_id) == (0.5, turn.turn.plan.request_id)
+    assert engine.stats().compared == 1
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_tokens_are_asked_for_the_whole_prompt(asynchronous):
+    asked = []
+
+    class Tokenizer:
+        def read(self, plan, messages, **options):
+            asked.append((plan, messages, options))
+            return "tokens"
+
+    turn = turn_of("one", D1)
+
+    def read(tokenizer):
+        if asynchronous:
+            return asyncio.run(turn.aread_tokens(tokenizer, Usage(prompt_tokens=7)))
+        return turn.read_tokens(tokenizer, Usage(prompt_tokens=7))
+
+    assert read(None) is None
+    assert read(Tokenizer()) == "tokens"
+    assert asked == [
+        (turn.turn.plan, openai_form(turn.prompt([SYSTEM])), {"prompt_tokens": 7, "template_options": None})
+    ]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("which", [0, 1], ids=["ChatMemoryBuffer", "Memory"])
+def test_the_memory_gets_a_turn_whole(which, asynchronous):
+    async def scenario():
+        memory = memories()[which]
+
+        async def answered(turn):
+            if asynchronous:
+                await TurnMemory(memory, turn).aput(OK)
+            else:
+                await asyncio.to_thread(TurnMemory(memory, turn).put, OK)
+            return await memory.aget_all()
+
+        first = turn_of("one", D1)
+        assert await answered(first) == [first.user, OK]
+        second = turn_of("two", D1, stored=[first.user, OK])
+        assert await answered(second) == [first.user, OK, second.user, OK]
+        third = turn_of("three", D1, stored=[second.user, OK])  # the application cut the first
+        assert third.rewritten
+        return [question_of(message) for message in await answered(third)]
+
+    assert asyncio.run(scenario()) == ["two", "ok", "three", "ok"]
+
+
+def test_nodes_that_name_others_are_blocks_by_their_text():
+    item = node(D1, 0.5)
+    item.node.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="other")
+    setting = Setting(engine=ReuseEngine(), count=len)
+    turn = ChatTurn(setting, "q", [item], [], room=10_000, scale=1.0, extra_body={})
+    assert turn.user.content == f"[Doc 1]\n===\n{D1}\n===\n\nq"
