@@ -114,7 +114,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         return list(self._get_history(session_id).messages)
 
     def reset(self, session_id: str) -> bool:
-        """Forget a session's messages; its next question starts anew. Returns whether there were any."""
+        """Forget a session's messages; an answer under way adds its turn. Returns whether there were any."""
         history = self._get_history(session_id)
         known = bool(history.messages)
         history.clear()
@@ -176,13 +176,16 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                 save(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
                 tell(turn.figures(whole), config)
 
-        chunks: Any = self._transform_stream_with_config(iter([input]), answer, config)
-        with self._locks.hold(session_id) as keep, closing(chunks):
-            for chunk in chunks:
-                yield chunk
-                keep()
+        def held() -> Iterator[BaseMessage]:
+            chunks: Any = self._transform_stream_with_config(iter([input]), answer, config)
+            with self._locks.hold(session_id) as keep, closing(chunks):
+                for chunk in chunks:
+                    yield chunk
+                    keep()
 
-    async def astream(
+        return held()
+
+    def astream(
         self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[BaseMessage]:
         """Yield the answer to a question piece by piece, as `stream`."""
@@ -204,11 +207,14 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                 await asave(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
                 await atell(await turn.afigures(whole), config)
 
-        chunks: Any = self._atransform_stream_with_config(_once(input), answer, config)
-        async with self._locks.ahold(session_id) as keep, aclosing(chunks):
-            async for chunk in chunks:
-                yield chunk
-                keep()
+        async def held() -> AsyncIterator[BaseMessage]:
+            chunks: Any = self._atransform_stream_with_config(_once(input), answer, config)
+            async with self._locks.ahold(session_id) as keep, aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+                    keep()
+
+        return held()
 
     def _session(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> str | None:
         """Take the session id out of the arguments of a call, or find it elsewhere."""

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from contextpilot_core import Plan, RequestError, RequestTypeError
+from contextpilot_core import RequestError, RequestTypeError
 from contextpilot_integrations.langchain.chat.history import as_sent, entry_of, message_of, reported_scale
 from contextpilot_integrations.langchain.chat.llm import ModelCall
 from contextpilot_integrations.langchain.documents import as_block, by_relevance
@@ -18,7 +17,7 @@ from contextpilot_integrations.serving.tokens import PromptTokenizer
 class ChatTurn:
     """Made for one question on top of the messages of its session; planned when made.
 
-    ``prompt`` is what to send. When ``rewritten`` is true, `added` replaces the messages of the session.
+    ``prompt`` and ``arguments`` go to the model. When ``rewritten`` is true, `added` replaces the session's messages.
     """
 
     def __init__(
@@ -37,28 +36,14 @@ class ChatTurn:
         asked = Asked(question, tuple([as_block(document) for document in by_relevance(documents)]))
         room = None if setting.window is None else setting.window - call.answer_tokens
         self.turn = Turn(setting, history, asked, room=room, scale=reported_scale(history))
+        self.rewritten, self.arguments = self.turn.rewritten, call.arguments
         self._config, self._tokenizer, self._call = setting.engine.config, tokenizer, call
-
-    @property
-    def plan(self) -> Plan:
-        """The plan of the question."""
-        return self.turn.plan
-
-    @property
-    def rewritten(self) -> bool:
-        """Whether what is sent before the question is not what the session holds."""
-        return self.turn.rewritten
 
     @property
     def prompt(self) -> list[BaseMessage]:
         """The messages to send: our system message, unless the history brings one, the history, the question."""
         head = [SystemMessage(str(entry.message["content"])) for entry in self.turn.head if entry.message is not None]
         return [*head, *[as_sent(self._message(entry)) for entry in (*self.turn.history, self.turn.entry)]]
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """What goes to the model with it."""
-        return self._call.arguments
 
     def added(self, answer: BaseMessage) -> list[BaseMessage]:
         """Return what to append to the history: nothing for tool calls, which no user message may follow.
@@ -82,7 +67,7 @@ class ChatTurn:
         Waits for the prompt's tokens, where the engine needs them.
         """
         usage, tokenizer = read_usage(answer), self._tokenizer
-        tokens = None if tokenizer is None else self._call.read_tokens(tokenizer, self.plan, self.prompt, usage)
+        tokens = None if tokenizer is None else self._call.read_tokens(tokenizer, self.turn.plan, self.prompt, usage)
         return self.turn.figures(usage, tokens, self._call.cache_salt)
 
     async def afigures(self, answer: BaseMessage) -> TurnFigures:

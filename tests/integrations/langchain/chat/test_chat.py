@@ -102,6 +102,20 @@ def test_which_name_counts():
     assert chat.history("u") == []
 
 
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["stream", "astream"])
+def test_a_stream_belongs_to_the_session_in_which_it_was_begun(asynchronous):
+    chat, _ = chat_of()
+
+    async def read(chunks):
+        return [chunk async for chunk in chunks]
+
+    with session("u"):
+        chunks = chat.astream("D1 a") if asynchronous else chat.stream("D1 a")
+    with session("another"):
+        asyncio.run(read(chunks)) if asynchronous else list(chunks)
+    assert (len(chat.history("u")), chat.history("another")) == (2, [])
+
+
 @pytest.mark.parametrize("question", ["D1 x", {"input": "D1 x"}, HumanMessage("D1 x"), {"input": HumanMessage("D1 x")}])
 def test_questions(question):
     chat, model = chat_of()
