@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 
 from contextpilot_core import Message, Plan, ReuseEngine
@@ -16,7 +17,7 @@ class Conversation:
     """One session; changed by one turn at a time, which has it from `Sessions`.
 
     ``scale``: the server's prompt tokens per counted token, 1 until it reported. ``engine``: the one that planned the
-    last turn, None before the first. ``keep``: see `TurnLocks`.
+    last turn, None before the first.
     """
 
     history: tuple[Entry, ...] = ()
@@ -37,18 +38,19 @@ class Sessions:
     @contextmanager
     def held(self, namespace: str, session_id: str | None) -> Iterator[tuple[Conversation, Keep]]:
         """Hold a session for one turn of this thread; a new one each time for None. Raises as `TurnLocks.hold`."""
-        with self._locks.hold(session_id, namespace) as keep:
-            yield self._conversation(namespace, session_id), keep
+        with self._locks.hold(session_id, namespace) as keep, self._used(namespace, session_id) as conversation:
+            yield conversation, keep
 
     @asynccontextmanager
     async def aheld(self, namespace: str, session_id: str | None) -> AsyncIterator[tuple[Conversation, Keep]]:
         """Hold a session for one turn of this task, as `held`."""
         async with self._locks.ahold(session_id, namespace) as keep:
-            yield self._conversation(namespace, session_id), keep
+            with self._used(namespace, session_id) as conversation:
+                yield conversation, keep
 
     def forget(self, namespace: str, session_id: str) -> bool:
-        """Forget one conversation; a turn under way ends undisturbed. Returns whether there was one."""
-        return self._known.pop((namespace, session_id)) is not None
+        """Forget one conversation; a turn under way ends undisturbed. Returns whether there were messages of it."""
+        return bool((self._known.pop((namespace, session_id)) or Conversation()).history)
 
     def find(self, namespace: str, session_id: str) -> Conversation:
         """Return a conversation for reading; an empty one when it is not known."""
@@ -56,12 +58,18 @@ class Sessions:
 
     def history(self, namespace: str, session_id: str) -> tuple[Message, ...]:
         """Return the messages of a conversation as they were sent; none when it is not known."""
-        return tuple(sent(self.find(namespace, session_id).history))
+        return tuple(deepcopy(sent(self.find(namespace, session_id).history)))
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def _conversation(self, namespace: str, session_id: str | None) -> Conversation:
-        if session_id is None:
-            return Conversation()
-        return self._known.get((namespace, session_id), Conversation)
+    @contextmanager
+    def _used(self, namespace: str, session_id: str | None) -> Iterator[Conversation]:
+        """Give a conversation for one turn; without a turn that was answered it is not kept."""
+        key = namespace, session_id or ""
+        conversation = Conversation() if session_id is None else self._known.get(key, Conversation)
+        try:
+            yield conversation
+        finally:
+            if not conversation.history:
+                self._known.pop(key)

@@ -1,6 +1,7 @@
 """One question of a client without any input or output: what to send, and what the chunks of the answer add up to."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -82,7 +83,7 @@ class ClientTurn:
         """What to send: the messages of a chat, or the text of a text prompt."""
         if self._question.is_text:
             return "\n\n".join([message["content"] for message in self._turn.plan.messages])
-        return tuple(self._turn.prompt)
+        return tuple(deepcopy(self._turn.prompt))  # the messages stay in the history
 
     def arguments(self, asked: Collection[Wanted]) -> dict[str, Any]:
         """Return the arguments of ``create`` and start the clock."""

@@ -23,6 +23,8 @@ from tests.integrations.serving.client.faces import (
     words,
 )
 
+SAID = Entry({"role": "user", "content": "late"})
+
 
 def test_each_prompt_starts_with_all_of_the_one_before(chat, server):
     results = [chat(blocks, f"turn {n}", session_id="u", instructions="Sys.") for n, blocks in enumerate(TURNS)]
@@ -177,11 +179,21 @@ def known(sessions, names):
 def test_a_session_is_the_same_conversation_each_time():
     sessions = Sessions(2)
     with sessions.held("default", "u") as (first, _):
-        pass
+        first.history = (SAID,)
     with sessions.held("default", "u") as (again, _), sessions.held("other", "u") as (other, _):
         assert again is first
         assert other is not first
     assert sessions.find("default", "u") is first
+
+
+def test_a_turn_that_was_not_answered_leaves_no_conversation():
+    sessions = Sessions(2)
+    with sessions.held("default", "u") as (first, _):
+        assert len(sessions) == 1
+    assert len(sessions) == 0
+    assert not sessions.forget("default", "u")
+    with sessions.held("default", "u") as (again, _):
+        assert again is not first
 
 
 def test_no_session_is_a_new_conversation_each_time():
@@ -236,8 +248,9 @@ def test_forgetting_tells_whether_there_was_one_and_spares_other_namespaces():
 def test_a_turn_under_way_keeps_its_conversation_when_it_is_forgotten():
     sessions = Sessions(3)
     with sessions.held("default", "a") as (conversation, _):
+        conversation.history = (SAID,)
         assert sessions.forget("default", "a")
-        conversation.history = (Entry({"role": "user", "content": "late"}),)
+        conversation.history = (SAID, SAID)
     assert sessions.history("default", "a") == ()
     with sessions.held("default", "a") as (fresh, _):
         assert fresh is not conversation

@@ -1,0 +1,412 @@
+"""What the client, LangChain's chat and LlamaIndex's chat engine do alike, in every way of asking them.
+
+Real frameworks in front of fakes of model servers. What only one of them does stands in its own folder.
+"""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextpilot_core import EngineConfig, ReuseEngine
+from contextpilot_core.testing import ManualClock
+from contextpilot_integrations.session import session
+from tests.integrations.chat_server import chat_server
+from tests.integrations.three_chats import (
+    KINDS,
+    WAYS,
+    WINDOW,
+    LangChainTalk,
+    LlamaIndexTalk,
+    check_prompt,
+    document,
+    extends,
+    words,
+)
+
+A, B, C, D, E = (document(name) for name in "abcde")
+TURNS = [("one?", [A, B, C]), ("two?", [B, D]), ("three?", []), ("four?", [D, A, E]), ("five?", [C])]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+EACH = pytest.mark.parametrize(("kind", "way"), WAYS)
+STREAMED = pytest.mark.parametrize(("kind", "way"), [each for each in WAYS if "stream" in each[1]])
+AWAITED = pytest.mark.parametrize(("kind", "way"), [each for each in WAYS if each[1].startswith("a")])
+
+
+@pytest.fixture(scope="module")
+def server():
+    with chat_server() as running:
+        yield running
+
+
+@pytest.fixture
+def talk(server):
+    made = []
+
+    def make(kind, way=None, **options):
+        made.append(KINDS[kind](way or KINDS[kind].ways[0], server, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def planned(turns):
+    """The user messages of a conversation, from the engine alone."""
+    engine, messages = ReuseEngine(), []
+    for question, documents in turns:
+        plan = engine.plan(documents, query=question, messages=messages)
+        messages += [{"role": "user", "content": plan.message_text}, {"role": "assistant", "content": "ok"}]
+    return [each["content"] for each in messages[::2]]
+
+
+# --- what is sent --------------------------------------------------------------------------------------------------
+
+
+@EACH
+def test_a_conversation_has_the_same_user_messages_everywhere(kind, way, talk):
+    chat = talk(kind, way)
+    assert [chat.ask(*turn).strip() for turn in TURNS] == ["ok"] * len(TURNS)
+    assert chat.users == planned(TURNS)
+    assert [content for role, content in chat.prompts[-1] if role == "user"] == chat.users
+    assert all(extends(later, earlier) for earlier, later in zip(chat.prompts, chat.prompts[1:], strict=False))
+    assert chat.prompts[-1][0] == ("system", "Be brief.")
+    assert check_prompt(chat.prompts[-1]) == [documents for _, documents in TURNS]
+    chat.check()
+
+
+@EACH
+def test_an_answer_that_takes_longer_than_a_plan_may_be_in_flight(kind, way, talk):
+    clock = ManualClock()
+    chat = talk(kind, way, engine=ReuseEngine(clock=clock))
+
+    def others_ask():
+        clock.advance(chat.engine.config.in_flight_seconds + 1)
+        for documents in ([C, B], [E, D], [B, A]):
+            chat.engine.plan(documents, query="elsewhere")
+
+    chat.model.meanwhile = others_ask
+    for turn in TURNS:
+        chat.ask(*turn)
+        chat.check()
+    assert all(extends(later, earlier) for earlier, later in zip(chat.prompts, chat.prompts[1:], strict=False))
+    shown = check_prompt(chat.prompts[-1])
+    assert [set(each) for each in shown] == [set(documents) for _, documents in TURNS]
+    assert sum(content.count("See [Doc ") for content in chat.users) == 4
+
+
+@pytest.mark.parametrize("forgets", ["time", "reset", "another engine", "evict"])
+@EACH
+def test_what_the_engine_forgot_is_known_again_by_the_next_question(kind, way, forgets, talk):
+    clock = ManualClock()
+    chat = talk(kind, way, engine=ReuseEngine(clock=clock))
+    for number, turn in enumerate(TURNS):
+        chat.ask(*turn)
+        if number % 2 == 0:
+            if forgets == "time":
+                clock.advance(chat.engine.config.message_seconds + 1)
+            elif forgets == "reset":
+                chat.engine.reset()
+            elif forgets == "evict":
+                chat.engine.evict([f"r{n}" for n in range(50)])
+            else:
+                chat.use(ReuseEngine(clock=clock))
+        chat.check()
+    assert chat.users == planned(TURNS)
+    assert check_prompt(chat.prompts[-1]) == [documents for _, documents in TURNS]
+
+
+@EACH
+def test_an_engine_that_forgets_while_a_question_is_answered(kind, way, talk):
+    chat = talk(kind, way)
+    chat.model.meanwhile = lambda: chat.engine.reset()
+    for turn in TURNS:
+        chat.ask(*turn)
+        chat.check()
+    assert chat.users == planned(TURNS)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+@EACH
+def test_without_deduplication_labels_go_on_all_the_same(kind, way, forgets, talk):
+    chat = talk(kind, way, engine=ReuseEngine(EngineConfig(dedup=False)))
+    for turn in TURNS:
+        chat.ask(*turn)
+        if forgets:
+            chat.engine.reset()
+    assert check_prompt(chat.prompts[-1]) == [documents for _, documents in TURNS]
+    assert "[Doc 9]" in chat.users[-1]
+
+
+@EACH
+def test_a_full_window_drops_the_oldest_turns_and_sends_their_documents_again(kind, way, talk):
+    names = "abacadbabcbd"
+    turns = [(f"turn {n}?", [document(name), document(names[n - 1])]) for n, name in enumerate(names)]
+    chat, other = talk(kind, way, window=260), talk("client", window=260)
+    before, cuts = [], 0
+    for turn in turns:
+        chat.ask(*turn)
+        other.ask(*turn)
+        prompt = chat.prompts[-1]
+        assert sum(4 + words(content) for _, content in prompt) <= 260
+        assert set(check_prompt(prompt)[-1]) == set(turn[1])
+        if not extends(prompt, before):
+            cuts += 1
+            assert sum(4 + words(content) for _, content in prompt[1:-1]) <= 130
+            kept = (len(prompt) - 2) // 2
+            assert [content.rpartition("\n\n")[2] for _, content in prompt[1:-1:2]] == [
+                content.rpartition("\n\n")[2] for _, content in before[-2 * kept + 1 :: 2]
+            ]
+        before = prompt
+        chat.check()
+    assert cuts > 1
+    assert chat.users == other.users
+
+
+# --- what goes wrong -----------------------------------------------------------------------------------------------
+
+
+def tried(chat, question, documents, trouble):
+    """Ask while the model is in trouble: the answer, or the error."""
+    chat.model.trouble = trouble
+    try:
+        return chat.ask(question, documents)
+    except Exception as error:  # noqa: BLE001 - each library has its own
+        return error
+    finally:
+        chat.model.trouble = None
+
+
+@EACH
+def test_a_model_that_fails_leaves_no_trace(kind, way, talk):
+    chat = talk(kind, way)
+    assert isinstance(tried(chat, "first?", [E, A], "fails"), Exception)
+    assert chat.history() == []
+    for turn in TURNS:
+        before, stats = chat.history(), chat.engine.stats()
+        assert isinstance(tried(chat, "again?", [E, *turn[1]], "fails"), Exception)
+        assert chat.history() == before
+        assert chat.engine.stats().cached_tokens == stats.cached_tokens
+        assert chat.engine.stats().committed == stats.committed
+        chat.check()
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+
+
+@STREAMED
+def test_a_stream_that_breaks_off_was_sent_and_is_no_turn(kind, way, talk):
+    chat = talk(kind, way)
+    chat.ask(*TURNS[0])
+    before = chat.history()
+    error = tried(chat, *TURNS[1], "breaks")
+    assert isinstance(error, Exception) and not isinstance(error, AssertionError)
+    assert chat.history() == before
+    assert chat.engine.stats().committed == 2  # the model has had the prompt
+    chat.check()
+    for turn in TURNS[1:]:
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+
+
+@STREAMED
+def test_a_stream_without_a_piece_is_no_turn(kind, way, talk):
+    chat = talk(kind, way)
+    chat.ask(*TURNS[0])
+    before = chat.history()
+    answer = tried(chat, *TURNS[1], "empty")
+    assert isinstance(answer, ValueError) if kind == "langchain" else answer == ""  # LangChain's models refuse it
+    assert chat.history() == before
+    assert chat.engine.stats().committed == (2 if kind == "client" else 1)  # a server that accepts has the prompt
+    chat.check()
+    for turn in TURNS[1:]:
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+
+
+@AWAITED
+def test_a_question_that_is_cancelled_leaves_no_trace(kind, way, talk):
+    chat = talk(kind, way)
+    chat.ask(*TURNS[0])
+    before = chat.history()
+
+    async def give_up():
+        chat.model.gate.clear()
+        task = asyncio.create_task(chat.aask(*TURNS[1]))
+        while chat.engine.stats().in_flight == 0:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+        if way == "astream_chat":  # the answer is written by a task of the framework
+            chat.chat._writing.cancel()
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert chat.loop.run_until_complete(give_up())
+    chat.model.gate.set()
+    assert chat.history() == before
+    assert (chat.engine.stats().committed, chat.engine.stats().abandoned) == (1, 1)
+    chat.check()
+    for turn in TURNS[1:]:
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+
+
+@EACH
+def test_what_fails_in_one_conversation_does_not_show_in_another(kind, way, talk):
+    engine = ReuseEngine()
+    chat, other = talk(kind, way, engine=engine), talk(kind, way, engine=engine)
+    for turn in TURNS:
+        for trouble in ("fails", "breaks"):
+            tried(other, "elsewhere?", turn[1], trouble)
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+    assert other.history() == []
+    chat.check()
+
+
+# --- at the same time ----------------------------------------------------------------------------------------------
+
+
+@EACH
+def test_questions_of_one_conversation_wait_for_each_other(kind, way, talk):
+    chat = talk(kind, way)
+    chat.model.meanwhile = lambda: threading.Event().wait(0.005)
+    turns = [(f"turn {n}?", [A, document(f"own-{n}")]) for n in range(6)]
+
+    async def at_once():
+        await asyncio.gather(*[chat.aask(*turn) for turn in turns])
+
+    if chat.is_async:
+        chat.loop.run_until_complete(at_once())
+    else:
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(lambda turn: chat.ask(*turn), turns))
+    assert chat.model.most_busy == 1
+    assert len(chat.users) == 6
+    assert all(extends(later, earlier) for earlier, later in zip(chat.prompts, chat.prompts[1:], strict=False))
+    check_prompt(chat.prompts[-1])
+    chat.check()
+
+
+@AWAITED
+def test_a_question_that_is_cancelled_while_it_waits_lets_the_others_go_on(kind, way, talk):
+    chat = talk(kind, way)
+
+    async def three():
+        chat.model.gate.clear()
+        tasks = []
+        for turn in TURNS[:3]:
+            tasks.append(asyncio.create_task(chat.aask(*turn)))
+            await asyncio.sleep(0.02)
+        tasks[1].cancel()
+        await asyncio.sleep(0.01)
+        chat.model.gate.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, second, third = chat.loop.run_until_complete(asyncio.wait_for(three(), 20))
+    assert (first, third) == ("ok", "ok")
+    assert isinstance(second, asyncio.CancelledError)
+    assert chat.users == planned([TURNS[0], TURNS[2]])
+    chat.check()
+
+
+# --- sessions ------------------------------------------------------------------------------------------------------
+
+
+@EACH
+def test_reset_says_whether_there_was_a_history(kind, way, talk):
+    chat = talk(kind, way)
+    assert chat.reset() is False
+    tried(chat, *TURNS[0], "fails")
+    assert chat.reset() is False
+    chat.ask(*TURNS[0])
+    assert chat.reset() is True
+    assert (chat.history(), chat.reset()) == ([], False)
+    chat.ask(*TURNS[1])
+    assert chat.users == planned([TURNS[1]])
+
+
+@EACH
+def test_the_nearest_name_of_a_session_counts(kind, way, talk):
+    places = KINDS[kind].places
+    for at in range(len(places) + 1):
+        named = {place: place for place in places[at:]}
+        chat = talk(kind, way, names=named)
+        with session("around") if "around" in named else nullcontext():
+            chat.ask("whose?", [A])
+        assert chat.sessions == [places[at] if named else None]
+
+
+# --- anything ------------------------------------------------------------------------------------------------------
+
+POOL = [A, B, f"{document('a')} {document('f', 20)}", f"{document('g', 15)} {B}", document("h", 90), "tiny"]
+"""Two end or begin as others do, one is longer than the rest, one shorter than any hint."""
+ASK = st.tuples(
+    st.just("ask"), st.lists(st.sampled_from(POOL), max_size=4, unique=True), st.sampled_from(["", "slow", "fails"])
+)
+FORGET = st.sampled_from(["time", "reset", "restart", "evict"])
+CUT = st.tuples(st.just("cut"), st.lists(st.booleans(), min_size=14, max_size=14))
+CONFIGS = st.sampled_from(
+    [
+        EngineConfig(),
+        EngineConfig(kv_block=1),
+        EngineConfig(kv_block=1, cache_tokens=100, note="full"),
+        EngineConfig(dedup=False),
+        EngineConfig(span_dedup=False, note="none"),
+        EngineConfig(strategy="paper"),
+    ]
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(ASK | FORGET | st.just("new"), min_size=3, max_size=12), config=CONFIGS, data=st.data())
+def test_whatever_happens_all_three_stay_alike(steps, config, data, server):
+    _all_alike(KINDS.values(), steps, config, data.draw(st.sampled_from([WINDOW, 400, 200])), server)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=st.lists(ASK | FORGET | CUT, min_size=4, max_size=14), config=CONFIGS, data=st.data())
+def test_whatever_an_application_cuts_nothing_dangles(steps, config, data, server):
+    """Where a framework keeps the messages, the application may change them."""
+    _all_alike((LangChainTalk, LlamaIndexTalk), steps, config, data.draw(st.sampled_from([WINDOW, 400])), server)
+
+
+def _all_alike(kinds, steps, config, window, server):
+    clock = ManualClock()
+    chats = [kind(kind.ways[0], server, engine=ReuseEngine(config, clock=clock), window=window) for kind in kinds]
+    for number, step in enumerate(steps):
+        if step == "time":
+            clock.advance(config.message_seconds + 1)
+        for chat in chats:
+            if step == "reset":
+                chat.engine.reset()
+            elif step == "restart":
+                chat.use(ReuseEngine(config, clock=clock))
+            elif step == "evict":
+                chat.engine.evict([f"r{n}" for n in range(0, 60, 2)])
+            elif step == "new":
+                chat.reset()
+            elif step[0] == "cut":
+                turns = [turn for turn in range(len(chat.history()) // 2) if step[1][turn]]
+                chat.cut([place for turn in turns for place in (2 * turn, 2 * turn + 1)])
+            elif step[0] == "ask":
+                _ask(chat, f"turn {number}?", *step[1:], clock)
+            chat.check()
+        assert all(chat.users == chats[0].users for chat in chats)
+
+
+def _ask(chat, question, documents, how, clock):
+    """Ask, and see that nothing is lost: each document is shown, named, or in part (a run that stands elsewhere)."""
+    chat.model.meanwhile = lambda: clock.advance(61 if how == "slow" else 0)
+    answer = tried(chat, question, documents, "fails" if how == "fails" else None)
+    assert isinstance(answer, Exception) == (how == "fails"), answer
+    prompt = chat.prompts[-1]
+    shown, earlier = check_prompt(prompt)[-1], "\n\n".join(content for _, content in prompt[:-1])
+    for text in documents:
+        whole = text in shown or (None in shown and text in earlier)
+        assert whole or any(body is not None and "(see [Doc" in body for body in shown), text
