@@ -115,8 +115,9 @@ def informed(
 def unknown(setting: Setting, plan: Plan, history: Sequence[Entry]) -> list[int]:
     """Return the places of our messages that show documents and that the engine does not know, by ``plan``."""
     recognised = iter(plan.recognised[len(setting.prefix) :])
-    places = [(place, all([next(recognised) for _ in entry.read][:1])) for place, entry in enumerate(history)]
-    return [place for place, known in places if not known and _shows_documents(history[place])]
+    known = [all([next(recognised) for _ in entry.read][:1]) for entry in history]
+    shows = [entry.message is not None and entry.asked is not None and bool(entry.asked.blocks) for entry in history]
+    return [place for place in range(len(history)) if shows[place] and not known[place]]
 
 
 def remind(setting: Setting, history: Sequence[Entry], places: Sequence[int], plans: list[Plan]) -> None:
@@ -153,7 +154,3 @@ def shortened(setting: Setting, history: Sequence[Entry], tokens: float, plans: 
             return kept
         while plans:
             setting.engine.abandon(plans.pop())
-
-
-def _shows_documents(entry: Entry) -> bool:
-    return entry.asked is not None and bool(entry.asked.blocks) and entry.message is not None
