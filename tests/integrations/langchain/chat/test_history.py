@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,7 @@ from tests.integrations.langchain_fakes import names_in  # noqa: E402
 ASKED = Asked("q", (ContextBlock(text="tea"),), order=(0,), base="b", tokens=3)
 TEXT = "[Doc 1]\n===\ntea\n===\n\nq"
 OURS = Entry({"role": "user", "content": TEXT}, ASKED)
+UNCOUNTED = Entry({"role": "user", "content": TEXT}, replace(ASKED, tokens=0))
 CONFIG = EngineConfig()
 
 
@@ -265,6 +267,7 @@ def answer(tokens):
         ([message_of(OURS, CONFIG), answer(None)], 1.0),
         ([message_of(OURS, CONFIG), answer(0)], 1.0),
         ([message_of(OURS, CONFIG), answer(6)], 2.0),
+        ([message_of(UNCOUNTED, CONFIG), answer(6)], 1.0),
         ([message_of(OURS, CONFIG), answer(6), message_of(OURS, CONFIG), answer(9)], 3.0),
         ([message_of(OURS, CONFIG), answer(6), HumanMessage("theirs"), answer(9)], 2.0),
         ([message_of(OURS, CONFIG), answer(6), message_of(OURS, CONFIG), answer(None)], 2.0),

@@ -10,6 +10,7 @@ from tests.conftest import require
 require("langchain_core")
 
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage  # noqa: E402
+from langchain_core.runnables import RunnableBinding  # noqa: E402
 
 from contextpilot_integrations.langchain.chat.llm import model_call  # noqa: E402
 from tests.integrations.caching_chat import Characters  # noqa: E402
@@ -32,6 +33,10 @@ def test_options_of_a_call_stand_above_bindings_and_these_above_the_model():
         "extra_body": {"top_k": 1},
         "stop": ["y"],
     }
+    inner = RunnableBinding(bound=llm, kwargs={"stop": ["x"], "seed": 1})
+    nested = RunnableBinding(bound=inner, kwargs={"stop": ["y"]})
+    options = model_call(nested, {}, None, "n").options
+    assert (options["stop"], options["seed"]) == (["y"], 1)
     call = model_call(bound, {"max_tokens": 3}, None, "n")
     assert (call.options["max_tokens"], call.arguments) == (3, {"max_tokens": 3})
 

@@ -558,6 +558,23 @@ def test_the_next_question_waits_for_a_stream(talk):
     assert len(chat.history) == 4
 
 
+@pytest.mark.parametrize("way", ["chat", "achat"])
+def test_the_next_question_waits_for_an_answer_that_takes_its_time(way):
+    gate = threading.Event()
+    llm = Recorder(lambda messages: gate.wait(20) and "an answer")
+    chats = ContextPilotChatEngine.from_defaults(TableRetriever(), llm=llm)
+    chats.stream_chat("qA one")
+    ask = {"chat": chats.chat, "achat": lambda question: asyncio.run(chats.achat(question))}[way]
+    second = threading.Thread(target=ask, args=("qB two",))
+    second.start()
+    second.join(0.1)
+    assert len(llm.messages) == 1
+    gate.set()
+    second.join(20)
+    assert llm.prompts[1].startswith(llm.prompts[0])
+    assert [question_of(message) for message in chats.chat_history[::2]] == ["qA one", "qB two"]
+
+
 def test_the_next_question_waits_for_a_stream_of_its_loop():
     llm = Recorder()
     chats = ContextPilotChatEngine.from_defaults(TableRetriever(), llm=llm)

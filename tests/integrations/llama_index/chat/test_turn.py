@@ -33,10 +33,6 @@ def turn_of(question, *documents, stored=(), engine=None, room=100_000, prefix=(
     return ChatTurn(made, question, nodes, list(stored), room=room, scale=1.0, extra_body={"cache_salt": "s"})
 
 
-def memories():
-    return [ChatMemoryBuffer.from_defaults(token_limit=100_000), Memory.from_defaults(token_limit=100_000)]
-
-
 def test_a_prompt_is_the_prefix_the_history_and_the_question_without_records():
     first = turn_of("one", D1, D2)
     turn = turn_of("two", D2, D3, stored=[first.user, OK])
@@ -115,10 +111,10 @@ def test_tokens_are_asked_for_the_whole_prompt(asynchronous):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("which", [0, 1], ids=["ChatMemoryBuffer", "Memory"])
-def test_the_memory_gets_a_turn_whole(which, asynchronous):
+@pytest.mark.parametrize("kind", [ChatMemoryBuffer, Memory])
+def test_the_memory_gets_a_turn_whole(kind, asynchronous):
     async def scenario():
-        memory = memories()[which]
+        memory = kind.from_defaults(token_limit=100_000)
 
         async def answered(turn):
             if asynchronous:
