@@ -648,7 +648,19 @@ def test_an_answer_whose_writing_is_cancelled_is_no_turn(when):
 
 
 def test_what_cannot_be_waited_for_is_an_error_not_a_mixture():
-    chats = ContextPilotChatEngine.from_defaults(TableRetriever(), llm=Recorder())
+    gate = asyncio.Event()
+
+    class Waiting(Recorder):
+        @llm_chat_callback()
+        async def astream_chat(self, messages, **options):
+            async def chunks():
+                await gate.wait()
+                for piece in pieces(self._answer(messages)):
+                    yield piece
+
+            return chunks()
+
+    chats = ContextPilotChatEngine.from_defaults(TableRetriever(), llm=Waiting())
 
     async def ask():
         first = await chats.astream_chat("qA one")
@@ -657,8 +669,9 @@ def test_what_cannot_be_waited_for_is_an_error_not_a_mixture():
                 question("qB two")
         with pytest.raises(RequestError, match="read it to its end first"):
             await asyncio.to_thread(lambda: asyncio.run(chats.achat("qB two")))
-        pieces = [piece async for piece in first.async_response_gen()]
-        return pieces, chats.chat("qB two").response
+        gate.set()
+        answer = [piece async for piece in first.async_response_gen()]
+        return answer, chats.chat("qB two").response
 
     assert asyncio.run(ask()) == (["answer ", "1"], "answer 2")
     assert [question_of(message) for message in chats.chat_history[::2]] == ["qA one", "qB two"]

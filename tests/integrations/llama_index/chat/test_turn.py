@@ -113,25 +113,23 @@ def test_tokens_are_asked_for_the_whole_prompt(asynchronous):
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("kind", [ChatMemoryBuffer, Memory])
 def test_the_memory_gets_a_turn_whole(kind, asynchronous):
-    async def scenario():
-        memory = kind.from_defaults(token_limit=100_000)
+    memory, loop = kind.from_defaults(token_limit=100_000), asyncio.new_event_loop()
 
-        async def answered(turn):
-            if asynchronous:
-                await TurnMemory(memory, turn).aput(OK)
-            else:
-                await asyncio.to_thread(TurnMemory(memory, turn).put, OK)
-            return await memory.aget_all()
+    def answered(turn):
+        if asynchronous:
+            loop.run_until_complete(TurnMemory(memory, turn).aput(OK))
+            return loop.run_until_complete(memory.aget_all())
+        TurnMemory(memory, turn).put(OK)
+        return memory.get_all()
 
-        first = turn_of("one", D1)
-        assert await answered(first) == [first.user, OK]
-        second = turn_of("two", D1, stored=[first.user, OK])
-        assert await answered(second) == [first.user, OK, second.user, OK]
-        third = turn_of("three", D1, stored=[second.user, OK])  # the application cut the first
-        assert third.rewritten
-        return [question_of(message) for message in await answered(third)]
-
-    assert asyncio.run(scenario()) == ["two", "ok", "three", "ok"]
+    first = turn_of("one", D1)
+    assert answered(first) == [first.user, OK]
+    second = turn_of("two", D1, stored=[first.user, OK])
+    assert answered(second) == [first.user, OK, second.user, OK]
+    third = turn_of("three", D1, stored=[second.user, OK])  # the application cut the first
+    assert third.rewritten
+    assert [question_of(message) for message in answered(third)] == ["two", "ok", "three", "ok"]
+    loop.close()
 
 
 def test_nodes_that_name_others_are_blocks_by_their_text():
