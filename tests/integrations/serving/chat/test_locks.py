@@ -197,6 +197,24 @@ def test_a_call_does_not_stop_the_event_loop_for_a_task_of_it():
     assert locks._seats == {}
 
 
+def test_a_task_that_was_just_given_a_session_cannot_be_waited_for_either():
+    locks, held, release = TurnLocks(), threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: _held_until(locks, held, release))
+
+    async def scenario():
+        thread.start()
+        await asyncio.to_thread(held.wait)
+        waiting = asyncio.create_task(_turn(locks))
+        await asyncio.sleep(0.01)
+        release.set()
+        thread.join()  # the task has the session now, but has not run yet
+        with pytest.raises(RequestError, match="do not block an event loop"):
+            locks.hold("u").__enter__()
+        return await waiting
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 20)) == "had it"
+
+
 def test_who_gave_up_is_nobody_to_wait_for():
     locks = TurnLocks()
 
@@ -228,6 +246,11 @@ def test_a_task_does_not_wait_for_what_the_code_under_its_loop_has_begun():
         with pytest.raises(RequestError, match="would never end"):
             asyncio.run(waits())
     asyncio.run(waits())
+
+
+async def _turn(locks):
+    async with locks.ahold("u"):
+        return "had it"
 
 
 def _held_until(locks, held, release):

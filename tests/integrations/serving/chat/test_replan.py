@@ -146,6 +146,16 @@ def test_what_stands_before_a_change_is_known_before_the_rest_is_planned_again()
     check(setting)
 
 
+def test_what_follows_a_message_that_is_planned_again_is_planned_again_too():
+    """Here the beginning of another conversation, whose labels would stand twice."""
+    setting = setting_of()
+    rest = [*talk(setting, [A], [A])[2:], *talk(setting, [B])]
+    assert [entry.asked.base == "" for entry in rest[::2]] == [False, True]
+    kept = sound(setting, rest, plans := [])
+    assert labels(kept) == [1, 2]
+    assert len(plans) == 2
+
+
 def test_messages_of_others_are_never_planned_again():
     setting = setting_of()
     history = talk(setting, [A, B], [B])
@@ -180,6 +190,14 @@ def test_the_places_that_an_engine_does_not_know():
     setting.engine.reset()
     places = unknown(setting, setting.plan(Asked("q", (A,)), everything), everything)
     assert places == [0, 4, len(history), len(history) + 3]
+
+
+def test_a_message_with_parts_is_known_by_its_text():
+    setting = setting_of()
+    turn = turn_of(setting, [], "", A, parts=({"type": "text", "text": "t"},))
+    turn.sent()
+    history = [turn.entry, *talk(setting, [B])]
+    assert unknown(setting, setting.plan(Asked("q", (A,)), history), history) == []
 
 
 def test_a_system_message_of_the_history_moves_no_place():

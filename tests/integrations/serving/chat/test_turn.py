@@ -211,6 +211,15 @@ def test_a_stream_was_sent_from_its_first_chunk_on(trouble):
     assert setting.engine.stats().committed == 1
 
 
+def test_a_stream_is_sent_once():
+    setting = setting_of()
+    with turn_of(setting, [], "q", A).streaming() as chunk_came:
+        chunk_came()
+        setting.engine.reset()
+        chunk_came()
+    assert (setting.engine.stats().planned, setting.engine.stats().committed) == (0, 0)
+
+
 def test_a_stream_without_a_chunk_was_not_sent():
     setting = setting_of()
     with turn_of(setting, [], "q", A).streaming():
@@ -233,6 +242,18 @@ def test_an_answer_that_took_too_long_counts_all_the_same():
     assert setting.engine.stats().committed == 1 + 3 + 1
     second = turn_of(setting, [*turn.history, turn.entry], "q", A, B, C)
     assert sorted(hint.label for hint in second.plan.hints) == [1, 2, 3]
+
+
+def test_what_took_too_long_is_noted_in_the_order_in_which_it_was_sent():
+    clock = ManualClock()
+    setting = setting_of(ReuseEngine(EngineConfig(kv_block=1), clock=clock))
+    turn = turn_of(setting, [], "q", A, B, C)
+    clock.advance(61)
+    setting.engine.plan([C, B], query="elsewhere")
+    assert setting.plan(Asked("q", (A, B, C)), []).order == (2, 1, 0)  # now it would be another one
+    turn.sent()
+    assert setting.engine.stats().committed == 2
+    assert [hint.label for hint in turn_of(setting, [turn.entry], "q", C, A).plan.hints] == [3, 1]
 
 
 @pytest.mark.parametrize("lost", ["the first", "the last", "all"])
