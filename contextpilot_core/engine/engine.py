@@ -13,7 +13,7 @@ from contextpilot_core.engine.windows import plan_window
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.journal import Journal
 from contextpilot_core.mirror import CacheReports, KVMirror
-from contextpilot_core.plan import BatchPlan, Job, Plan, prepare
+from contextpilot_core.plan import BatchPlan, Job, Plan, checked_order, prepare
 from contextpilot_core.prompt import body_digests
 from contextpilot_core.tokens import TokenCounter, Weights, checked, estimate_tokens
 from contextpilot_core.types import (
@@ -106,8 +106,8 @@ class ReuseEngine(OnePerProcess):
         what was sent.
 
         Raises:
-            RequestError: the request breaks a rule, or ``order`` names positions without a block (`RequestTypeError`
-                for a wrong type); nothing was changed.
+            RequestError: the request breaks a rule, or ``order`` does not name the positions of distinct blocks, each
+                once (`RequestTypeError` for a wrong type); nothing was changed.
             DuplicateRequestError: ``request_id`` is live in this namespace; nothing was changed.
         """
         started = self._clock()
@@ -123,13 +123,8 @@ class ReuseEngine(OnePerProcess):
         )
         _check_flag("commit", commit)
         job = prepare(request, self._config, self._weigh, seal=self._namespaces.seal)
-        if order is not None:
-            order = tuple(order)
-            if len(set(order)) < len(order) or not set(order) <= set(job.positions):
-                raise RequestError(
-                    f"order={order!r} must name positions of distinct blocks, each once; give the order of the plan"
-                )
-        plan = self._namespaces.plan(job, commit=commit, order=order)
+        kept = None if order is None else checked_order(order, job, self._config)
+        plan = self._namespaces.plan(job, commit=commit, order=kept)
         self._planned((plan,), started)
         return plan
 

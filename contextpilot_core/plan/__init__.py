@@ -3,6 +3,18 @@
 from contextpilot_core.plan.choose import Order, choose, keep
 from contextpilot_core.plan.lookup import ContextIndex, let_go, look_up
 from contextpilot_core.plan.plan import BatchPlan, Plan
-from contextpilot_core.plan.request import Job, prepare
+from contextpilot_core.plan.request import Job, checked_order, prepare
 
-__all__ = ["BatchPlan", "ContextIndex", "Job", "Order", "Plan", "choose", "keep", "let_go", "look_up", "prepare"]
+__all__ = [
+    "BatchPlan",
+    "ContextIndex",
+    "Job",
+    "Order",
+    "Plan",
+    "checked_order",
+    "choose",
+    "keep",
+    "let_go",
+    "look_up",
+    "prepare",
+]

@@ -4,7 +4,7 @@ Everything that can be refused is refused here, and whatever a caller's function
 changes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Literal, TypeVar
@@ -120,6 +120,25 @@ def prepare(
         history_tokens=tuple(weights[len(bodies) :]),
         query_tokens=weigh.count(request.query),
     )
+
+
+def checked_order(order: Sequence[int], job: Job, config: EngineConfig) -> tuple[int, ...]:
+    """Return an order that a caller gives for a job; with selection (``budget``) it may leave blocks out.
+
+    Raises:
+        RequestTypeError: it is no sequence of whole numbers.
+        RequestError: it does not name the positions of distinct blocks, each once, or too few of them.
+    """
+    order = _items("order", order, "positions, as a plan has them")
+    least = len(job.positions) if config.budget is None else min(config.budget, len(job.positions))
+    if not all(isinstance(position, int) and not isinstance(position, bool) for position in order):
+        raise RequestTypeError(f"order={order!r} must hold whole numbers; give the order of the plan")
+    if len(set(order)) < len(order) or not set(order) <= set(job.positions) or len(order) < least:
+        raise RequestError(
+            f"order={order!r} must name positions of distinct blocks, each once, and at least {least} of "
+            f"{job.positions}; give the order of the plan"
+        )
+    return order
 
 
 def _items(name: str, value: Iterable[_T], what: str) -> tuple[_T, ...]:

@@ -1,12 +1,11 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
 from contextpilot_integrations.serving.chat.entries import Asked, Entry, asked_of, record_of, sent
-from contextpilot_integrations.serving.chat.figures import TurnFigures
 from contextpilot_integrations.serving.chat.locks import TurnLocks
 from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
 from contextpilot_integrations.serving.chat.turn import Turn
-from contextpilot_integrations.serving.chat.usage import Usage, read_usage
+from contextpilot_integrations.serving.chat.usage import TurnFigures, Usage, read_usage
 
 __all__ = [
     "SALT",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from contextpilot_core import ContextBlock, EngineConfig, Message
+from contextpilot_core import ContextBlock, EngineConfig, Message, TokenCounter
 from contextpilot_core.prompt import body_digest
 
 
@@ -115,3 +115,11 @@ def split_turns(entries: Sequence[Entry]) -> tuple[list[Entry], list[list[Entry]
         else:
             (turns[-1] if turns else head).append(entry)
     return head, turns
+
+
+def message_tokens(message: Message, count: TokenCounter) -> int:
+    """Estimate the tokens of one message: its texts, and 4 for what a chat template puts around it."""
+    content = message.get("content")
+    parts = content if isinstance(content, (list, tuple)) else [{"text": content}]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return 4 + sum(count(text) for text in texts if isinstance(text, str))

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from contextpilot_core import Message, Plan, RequestError, ReuseEngine, TokenCounter
 from contextpilot_core.checks import whole_number
 from contextpilot_core.prompt import HistoryDigest, message_text
-from contextpilot_integrations.serving.chat.entries import Asked, Entry, read, sent, split_turns
-from contextpilot_integrations.serving.chat.sizes import message_tokens
+from contextpilot_integrations.serving.chat.entries import Asked, Entry, message_tokens, read, sent, split_turns
 
 
 @dataclass(frozen=True, kw_only=True)

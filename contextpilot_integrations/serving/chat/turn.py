@@ -10,9 +10,8 @@ from time import perf_counter
 
 from contextpilot_core import Message, Observation, Plan, PromptTokens, Served
 from contextpilot_integrations.serving.chat.entries import Asked, Entry, sent
-from contextpilot_integrations.serving.chat.figures import TurnFigures
 from contextpilot_integrations.serving.chat.replan import Setting, informed, shortened, sound
-from contextpilot_integrations.serving.chat.usage import Usage
+from contextpilot_integrations.serving.chat.usage import TurnFigures, Usage
 
 
 class Turn:

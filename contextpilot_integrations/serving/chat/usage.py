@@ -1,8 +1,8 @@
-"""How many prompt tokens a server took from its prefix cache, read from its responses (docs: "Per-request truth")."""
+"""What a server took from its prefix cache, as it says (docs: "Per-request truth"); the figures of an answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,27 @@ class Usage:
         if self.cached_tokens is None or self.prompt_tokens is None:
             return None
         return self.prompt_tokens - self.cached_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnFigures:
+    """What was predicted and reported for one prompt, and how its engine does.
+
+    prompt_tokens, predicted, reported: tokens, the latter two cached ones, as in `Observation`; None is unknown.
+    plan_seconds: time to plan and render. hit_rate: cached share of this prompt, 0 to 1. source: what the prediction
+    relied on. drift, live_contexts, evictions: of the engine, as in `EngineStats`.
+    """
+
+    request_id: str
+    plan_seconds: float
+    prompt_tokens: int | None
+    predicted: int | None
+    reported: int | None
+    hit_rate: float | None
+    source: Literal["events", "estimate"]
+    drift: float | None
+    live_contexts: int
+    evictions: int
 
 
 def read_usage(response: Any) -> Usage:

@@ -34,6 +34,7 @@ class Sessions:
         whole_number("max_sessions", limit, "1_000 is usual")
         self._locks = TurnLocks()
         self._known: Recent[Key, Conversation] = Recent(limit, self._locks.is_held)
+        self._begun: dict[Key, Conversation] = {}  # of the turns under way
 
     @contextmanager
     def held(self, namespace: str, session_id: str | None) -> Iterator[tuple[Conversation, Keep]]:
@@ -49,8 +50,9 @@ class Sessions:
                 yield conversation, keep
 
     def forget(self, namespace: str, session_id: str) -> bool:
-        """Forget one conversation; a turn under way ends undisturbed. Returns whether there were messages of it."""
-        return bool((self._known.pop((namespace, session_id)) or Conversation()).history)
+        """Forget one conversation; a turn under way ends undisturbed. Returns whether there was one."""
+        self._begun.pop((namespace, session_id), None)
+        return self._known.pop((namespace, session_id)) is not None
 
     def find(self, namespace: str, session_id: str) -> Conversation:
         """Return a conversation for reading; an empty one when it is not known."""
@@ -65,11 +67,14 @@ class Sessions:
 
     @contextmanager
     def _used(self, namespace: str, session_id: str | None) -> Iterator[Conversation]:
-        """Give a conversation for one turn; without a turn that was answered it is not kept."""
-        key = namespace, session_id or ""
-        conversation = Conversation() if session_id is None else self._known.get(key, Conversation)
+        """Give a conversation for one turn; it is kept from its first answer on, unless it was forgotten meanwhile."""
+        if session_id is None:
+            yield Conversation()
+            return
+        key = namespace, session_id
+        conversation = self._begun[key] = self._known.peek(key) or Conversation()
         try:
             yield conversation
         finally:
-            if not conversation.history:
-                self._known.pop(key)
+            if self._begun.pop(key, None) is conversation and conversation.history:
+                self._known.put(key, conversation)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core import ContextRequest, EngineConfig, RequestError, ReuseEngine
+from contextpilot_core import ContextRequest, EngineConfig, RequestError, RequestTypeError, ReuseEngine
 from tests.core.conftest import body
 
 LONG = body("shared passage", 60)
@@ -52,10 +52,29 @@ def test_a_conversation_keeps_its_bytes(traffic_there, traffic_here, turns, conf
     here.check_integrity()
 
 
-@pytest.mark.parametrize("order", [(0, 0), (2,), (1, -1)])
-def test_an_order_names_blocks(order):
-    with pytest.raises(RequestError, match="positions of distinct blocks"):
-        ReuseEngine().plan(["a", "b", "a"], order=order)
+@pytest.mark.parametrize("order", [(0, 0), (2,), (1, -1), (), (1,), (0, 2)])
+def test_an_order_names_every_block_once(order):
+    engine = ReuseEngine()
+    with pytest.raises(RequestError, match=r"positions of distinct blocks, each once, and at least 2 of \(0, 1\)"):
+        engine.plan(["a", "b", "a"], order=order)
+    assert engine.stats().planned == 0
+
+
+@pytest.mark.parametrize("order", [[[0]], [0.0], ["0"], [True], "0", 0, {0: 1}])
+def test_an_order_holds_whole_numbers(order):
+    with pytest.raises(RequestTypeError, match="order"):
+        ReuseEngine().plan(["a"], order=order)
+
+
+def test_selection_may_leave_blocks_out_but_not_more():
+    engine = ReuseEngine(EngineConfig(budget=2, pinned=1))
+    assert engine.plan(["a", "b", "c"], order=(2, 0)).unselected == (1,)
+    with pytest.raises(RequestError, match="at least 2"):
+        engine.plan(["a", "b", "c"], order=(2,))
+
+
+def test_without_blocks_there_is_an_order_of_none():
+    assert ReuseEngine().plan([], query="q", order=()).order == ()
 
 
 def test_it_may_be_in_flight():

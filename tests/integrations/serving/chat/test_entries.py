@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from contextpilot_core import ContextBlock, EngineConfig, ReuseEngine
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn
-from contextpilot_integrations.serving.chat.entries import asked_of, read, record_of, sent, split_turns
+from contextpilot_integrations.serving.chat.entries import asked_of, message_tokens, read, record_of, sent, split_turns
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 WORDS = {"type": "text", "text": "What is this?"}
@@ -169,3 +169,31 @@ def test_orders_of_wrong_numbers_are_no_reason_to_fail():
         turn.failed()
     setting.engine.check_integrity()
     assert setting.engine.stats().in_flight == 0
+
+
+# --- tokens of messages: their texts, whatever form they have, and four for each message
+
+TEXT = {"type": "text", "text": "two words"}
+
+
+@pytest.mark.parametrize(
+    ("content", "tokens"),
+    [
+        ("two words", 6),
+        ("", 4),
+        (None, 4),
+        ([], 4),
+        ([TEXT, TEXT], 8),
+        ((TEXT,), 6),
+        (["two words", TEXT], 8),  # LangChain's parts may be texts
+        ([IMAGE, TEXT], 6),
+        ([{"type": "text", "text": None}, {"type": "text"}, 5, None], 4),
+        (5, 4),
+    ],
+)
+def test_a_message_counts_its_texts(content, tokens):
+    assert message_tokens({"role": "user", "content": content}, lambda text: len(text.split())) == tokens
+
+
+def test_a_message_without_content_counts_what_a_template_puts_around_it():
+    assert message_tokens({"role": "assistant", "tool_calls": []}, len) == 4
