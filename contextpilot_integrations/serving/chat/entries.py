@@ -29,7 +29,7 @@ class Asked:
 class Entry:
     """One message of a conversation. ``asked``: for user messages of ours; ``origin``: the framework's own message.
 
-    ``text`` is the context, note and question of a message of ours; the engine is shown its other parts as a message
+    The content of a message of ours is context, note and question; the engine is shown its other parts as a message
     of their own, so that it recognises the text.
     """
 
