@@ -1,5 +1,6 @@
 """What a prompt says, and what its messages show already."""
 
+from contextpilot_core.prompt.boundaries import is_structured
 from contextpilot_core.prompt.layout import RenderedContext, context_message_text
 from contextpilot_core.prompt.memory import Conversations, KnownRecord, SharedRecords
 from contextpilot_core.prompt.messages import (
@@ -14,7 +15,7 @@ from contextpilot_core.prompt.messages import (
     plain,
 )
 from contextpilot_core.prompt.note import COMPACT_LABELS, order_note
-from contextpilot_core.prompt.section import Section, Sections, render_bodies
+from contextpilot_core.prompt.section import Section, Sections, render_bodies, render_in_place
 from contextpilot_core.prompt.visible import ForeignRecord, MessageRecord, Visible, foreign_record
 
 __all__ = [
@@ -37,8 +38,10 @@ __all__ = [
     "distinct",
     "foreign_record",
     "history_of",
+    "is_structured",
     "message_text",
     "order_note",
     "plain",
     "render_bodies",
+    "render_in_place",
 ]
