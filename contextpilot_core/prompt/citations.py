@@ -69,7 +69,9 @@ def sources_of(messages: Iterable[Iterable[Shown]]) -> dict[int, Source]:
             if digests.setdefault(shown.label, shown.digest) != shown.digest:
                 unclear.add(shown.label)
             known = blocks.setdefault(shown.label, [])
-            known.extend([block for block in shown.blocks if not any(_same(block, other) for other in known)])
+            for block in shown.blocks:
+                if not any(_same(block, other) for other in known):
+                    known.append(block)
     return {
         label: Source(label=label, blocks=tuple(found))
         for label, found in sorted(blocks.items())
