@@ -6,10 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextpilot_core import ContextBlock, EngineConfig, ReuseEngine
+from contextpilot_core import ContextBlock, EngineConfig, ReuseEngine, Source
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn
-from contextpilot_integrations.serving.chat.entries import asked_of, message_tokens, read, record_of, sent, split_turns
+from contextpilot_integrations.serving.chat.entries import (
+    asked_of,
+    known_sources,
+    message_tokens,
+    read,
+    record_of,
+    sent,
+    split_turns,
+)
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 WORDS = {"type": "text", "text": "What is this?"}
@@ -197,3 +205,17 @@ def test_a_message_counts_its_texts(content, tokens):
 
 def test_a_message_without_content_counts_what_a_template_puts_around_it():
     assert message_tokens({"role": "assistant", "tool_calls": []}, len) == 4
+
+
+@pytest.mark.parametrize("renderer", [None, lambda block: f"<{block.text}>"], ids=["text", "rendered"])
+def test_where_an_engine_knows_only_the_text_of_a_source_the_question_knows_the_block(renderer):
+    config = EngineConfig(renderer=renderer)
+    shown = "tea" if renderer is None else "<tea>"
+    tea, salt = ContextBlock(text="tea", id="t", metadata={"page": 7}), ContextBlock(text="salt", id="s")
+    sources = {
+        1: Source(label=1, blocks=(ContextBlock(text=shown),)),
+        2: Source(label=2, blocks=(salt,)),
+        3: Source(label=3, blocks=(ContextBlock(text="of others"),)),
+    }
+    found = known_sources(sources, [Asked("q", ("milk", tea)), Asked("p", (tea,))], config)
+    assert found == {**sources, 1: Source(label=1, blocks=(tea,))}
