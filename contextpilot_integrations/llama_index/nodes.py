@@ -44,11 +44,10 @@ def arranged(nodes: Sequence[NodeWithScore], arrangement: Arrangement) -> list[N
     result = []
     for position, rank in zip(arrangement.order, arrangement.ranks, strict=True):
         alike = [nodes[p] for p in (position, *arrangement.repeats.get(position, ()))]
-        node = alike[0].node.model_copy(deep=True)
-        if RANK in node.metadata:  # it comes from a hook of ours, and so does its note
-            _set_text(node, strip_note(_text(node)))
         sources = [source for item in alike for source in _sources(item.node)]
-        _keep_to_ourselves(node, {RANK: rank, **({SOURCES: sources} if len(sources) > 1 else {})})
+        node = _noted(alike[0].node, {RANK: rank, **({SOURCES: sources} if len(sources) > 1 else {})})
+        if RANK in alike[0].node.metadata:  # it comes from a hook of ours, and so does its note
+            _set_text(node, strip_note(_text(node)))
         score = next((item.score for item in alike if item.score is not None), None)
         result.append(alike[0].model_copy(update={"node": node, "score": score}))
     if arrangement.note:
@@ -67,11 +66,19 @@ def llm_text(item: NodeWithScore) -> str:
     return item.node.get_content(MetadataMode.LLM)
 
 
-def _keep_to_ourselves(node: BaseNode, notes: dict[str, Any]) -> None:
-    """Write metadata that neither a language model nor an embedding model gets to see."""
-    node.metadata = {**_metadata(node), **notes}
-    for keys in (node.excluded_llm_metadata_keys, node.excluded_embed_metadata_keys):
-        keys.extend(key for key in notes if key not in keys)
+def _noted(node: BaseNode, notes: dict[str, Any]) -> BaseNode:
+    """Return a copy with metadata that neither a language model nor an embedding model gets to see.
+
+    Everything else is the caller's: metadata may hold what cannot be copied, and embeddings are large.
+    """
+    hidden = {
+        name: [*keys, *[key for key in notes if key not in keys]]
+        for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
+        for keys in (getattr(node, name),)
+    }
+    return node.model_copy(
+        update={"metadata": {**_metadata(node), **notes}, "relationships": dict(node.relationships), **hidden}
+    )
 
 
 def _sources(node: BaseNode) -> list[Any]:

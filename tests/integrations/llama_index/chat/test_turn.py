@@ -16,7 +16,8 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo  # noqa: E
 
 from contextpilot_integrations.llama_index.chat.history import RECORD, openai_form, question_of  # noqa: E402
 from contextpilot_integrations.llama_index.chat.turn import ChatTurn, TurnMemory  # noqa: E402
-from tests.integrations.llama_index_fakes import D1, D2, D3, node, texts  # noqa: E402
+from tests.integrations.llama_index_chats import WAYS, stored  # noqa: E402
+from tests.integrations.llama_index_fakes import D1, D2, D3, node, texts, uncopyable  # noqa: E402
 
 SYSTEM = ChatMessage(role="system", content="Be brief.")
 OK = ChatMessage(role="assistant", content="ok")
@@ -138,3 +139,17 @@ def test_nodes_that_name_others_are_blocks_by_their_text():
     setting = Setting(engine=ReuseEngine(), count=len)
     turn = ChatTurn(setting, "q", [item], [], room=10_000, scale=1.0, extra_body={})
     assert turn.user.content == f"[Doc 1]\n===\n{D1}\n===\n\nq"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("renderer", [None, lambda block: f"{block.title}: {block.text}"])
+def test_metadata_that_cannot_be_copied(talk, way, renderer):
+    metadata = uncopyable()
+    table = {"q": [node(text, 0.5, metadata=metadata, excluded_llm_metadata_keys=[*metadata]) for text in (D1, D2)]}
+    chat = talk(way, table, engine=ReuseEngine(EngineConfig(renderer=renderer)))
+    for _ in range(2):
+        response, _ = chat("q")
+        assert all(item.node.metadata["lock"] is metadata["lock"] for item in response.source_nodes)
+    assert all(D1 in prompt and D2 in prompt for prompt in chat.prompts)
+    assert stored(chat.history) == chat.history
+    metadata["file"].close()
