@@ -7,13 +7,14 @@ from langchain_core.documents import Document
 
 from contextpilot_core import ConfigError, ContextBlock, ReuseEngine, WindowScheduler
 from contextpilot_integrations.reorder import (
+    PLACE,
     RANK,
     SOURCES,
     Arrangement,
     arrange,
     arrange_in_turn,
     relevance_order,
-    strip_note,
+    without_own,
 )
 
 
@@ -31,10 +32,10 @@ def as_block(document: Document) -> ContextBlock:
 def arranged(engine: ReuseEngine, documents: Sequence[Document], **options: Any) -> list[Document]:
     """Return copies of the documents in the order of `arrange`; ids, scores and metadata are kept.
 
-    Each copy has its rank in its metadata, and, where others had the same text, all of their sources.
+    Each copy has its rank and place in its metadata, and, where others had the same text, all of their sources.
     """
     blocks = [as_block(document) for document in documents]
-    return _copies(documents, arrange(engine, blocks, ranks=_ranks(documents), **options))
+    return _copies(documents, arrange(engine, blocks, **options))
 
 
 async def arranged_in_turn(
@@ -50,40 +51,29 @@ async def arranged_in_turn(
     if scheduler.engine is not engine:
         raise ConfigError("scheduler plans with another engine; give both: engine=engine, WindowScheduler(engine)")
     blocks = [as_block(document) for document in documents]
-    return _copies(documents, await arrange_in_turn(scheduler, blocks, ranks=_ranks(documents), **options))
+    return _copies(documents, await arrange_in_turn(scheduler, blocks, **options))
 
 
 def _copies(documents: Sequence[Document], arrangement: Arrangement) -> list[Document]:
     copies = []
-    for place, (position, rank) in enumerate(zip(arrangement.order, arrangement.ranks, strict=True), start=1):
+    for place, (position, rank) in enumerate(zip(arrangement.order, arrangement.ranks, strict=True)):
         document = documents[position]
-        metadata = {**document.metadata, RANK: rank}
+        metadata = {**document.metadata, RANK: rank, PLACE: place}
         repeats = arrangement.repeats.get(position)
         if repeats:
             metadata[SOURCES] = [source for p in (position, *repeats) for source in _sources(documents[p])]
-        text = strip_note(document.page_content) + (arrangement.note if place == len(arrangement.order) else "")
-        copies.append(document.model_copy(update={"page_content": text, "metadata": metadata}))
+        copies.append(document.model_copy(update={"metadata": metadata}))
     return copies
 
 
 def relevance(documents: Sequence[Document]) -> tuple[int, ...]:
     """Return the positions best first, whether or not one of our hooks moved the documents."""
-    return relevance_order([document.page_content for document in documents], _ranks(documents))
+    return relevance_order([document.metadata for document in documents])
 
 
 def by_relevance(documents: Sequence[Document]) -> list[Document]:
-    """Return the documents best first, without our note."""
-    return [without_note(documents[position]) for position in relevance(documents)]
-
-
-def without_note(document: Document) -> Document:
-    """Return the document, or a copy of it without our note."""
-    text = strip_note(document.page_content)
-    return document if text == document.page_content else document.model_copy(update={"page_content": text})
-
-
-def _ranks(documents: Sequence[Document]) -> list[Any]:
-    return [document.metadata.get(RANK) for document in documents]
+    """Return the documents best first."""
+    return [documents[position] for position in relevance(documents)]
 
 
 def _sources(document: Document) -> list[Mapping[str, Any]]:
@@ -91,5 +81,4 @@ def _sources(document: Document) -> list[Mapping[str, Any]]:
     noted = document.metadata.get(SOURCES)
     if isinstance(noted, list) and noted:
         return noted
-    own = {key: value for key, value in document.metadata.items() if key not in (RANK, SOURCES)}
-    return [{"id": document.id, "metadata": own}]
+    return [{"id": document.id, "metadata": without_own(document.metadata)}]

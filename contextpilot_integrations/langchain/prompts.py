@@ -10,7 +10,6 @@ from contextpilot_core import EngineConfig, Plan, estimate_tokens
 from contextpilot_core.config import NoteStyle
 from contextpilot_core.prompt import context_message_text, order_note, render_bodies
 from contextpilot_integrations.langchain.documents import relevance
-from contextpilot_integrations.reorder import strip_note
 
 _EVERY_DOCUMENT = EngineConfig(dedup=False)
 
@@ -19,11 +18,11 @@ def format_context(context: Plan | Sequence[Document], *, note: NoteStyle = "com
     """Return a context as text: labelled blocks, each in a fence that its text cannot close, and the note last.
 
     For a plan this is its text, with its own note. For the documents of a `ContextPilotRetriever`
-    (``retriever | format_context``) their ordinal note becomes one by labels, in the style ``note``.
+    (``retriever | format_context``) it is made here, in the style ``note``.
     """
     if isinstance(context, Plan):
         return context.text
-    bodies = [strip_note(document.page_content) for document in context]
+    bodies = [document.page_content for document in context]
     text, _ = render_bodies(bodies, _EVERY_DOCUMENT, estimate_tokens)
     best_first = relevance(context)
     moved = best_first != tuple(range(len(context)))

@@ -6,7 +6,7 @@ from typing import Any
 from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node, NodeWithScore
 
 from contextpilot_core import ContextBlock
-from contextpilot_integrations.reorder import RANK, SOURCES, Arrangement, relevance_order, strip_note
+from contextpilot_integrations.reorder import PLACE, RANK, SOURCES, Arrangement, relevance_order, without_own
 
 
 def identity_block(item: NodeWithScore) -> ContextBlock:
@@ -27,38 +27,24 @@ def identity_block(item: NodeWithScore) -> ContextBlock:
 def context_blocks(nodes: Sequence[NodeWithScore]) -> tuple[ContextBlock, ...]:
     """Return the nodes that have a text as blocks, best first, also when they come from a hook of ours."""
     shown = [item for item in nodes if llm_text(item).strip()]
-    best_first = relevance_order([llm_text(item) for item in shown], ranks(shown))
-    return tuple(
-        ContextBlock(
-            text=strip_note(llm_text(item)) if RANK in item.node.metadata else llm_text(item), id=item.node.node_id
-        )
-        for item in (shown[position] for position in best_first)
-    )
+    best_first = relevance_order([item.node.metadata for item in shown])
+    return tuple(ContextBlock(text=llm_text(shown[p]), id=shown[p].node.node_id) for p in best_first)
 
 
 def arranged(nodes: Sequence[NodeWithScore], arrangement: Arrangement) -> list[NodeWithScore]:
-    """Return copies of the nodes in their new order, each with its rank, the last one with the note.
+    """Return copies of the nodes in their new order, each with its rank and place.
 
     Of nodes with the same text the first stays; it takes over a score if it has none, and names all of them.
     """
     result = []
-    for position, rank in zip(arrangement.order, arrangement.ranks, strict=True):
+    for place, (position, rank) in enumerate(zip(arrangement.order, arrangement.ranks, strict=True)):
         alike = [nodes[p] for p in (position, *arrangement.repeats.get(position, ()))]
         sources = [source for item in alike for source in _sources(item.node)]
-        node = _noted(alike[0].node, {RANK: rank, **({SOURCES: sources} if len(sources) > 1 else {})})
-        if RANK in alike[0].node.metadata:  # it comes from a hook of ours, and so does its note
-            _set_text(node, strip_note(_text(node)))
+        own = {RANK: rank, PLACE: place, **({SOURCES: sources} if len(sources) > 1 else {})}
+        node = _noted(alike[0].node, own)
         score = next((item.score for item in alike if item.score is not None), None)
         result.append(alike[0].model_copy(update={"node": node, "score": score}))
-    if arrangement.note:
-        last = result[-1].node
-        _set_text(last, _text(last) + arrangement.note)
     return result
-
-
-def ranks(nodes: Sequence[NodeWithScore]) -> list[Any]:
-    """Return what the nodes' metadata says about their ranks."""
-    return [item.node.metadata.get(RANK) for item in nodes]
 
 
 def llm_text(item: NodeWithScore) -> str:
@@ -77,26 +63,17 @@ def _noted(node: BaseNode, notes: dict[str, Any]) -> BaseNode:
         for keys in (getattr(node, name),)
     }
     return node.model_copy(
-        update={"metadata": {**_metadata(node), **notes}, "relationships": dict(node.relationships), **hidden}
+        update={
+            "metadata": {**without_own(node.metadata), **notes},
+            "relationships": dict(node.relationships),
+            **hidden,
+        }
     )
 
 
 def _sources(node: BaseNode) -> list[Any]:
     known = node.metadata.get(SOURCES)
-    return known if isinstance(known, list) else [{"id": node.node_id, "metadata": _metadata(node)}]
-
-
-def _metadata(node: BaseNode) -> dict[str, Any]:
-    return {key: value for key, value in node.metadata.items() if key not in (RANK, SOURCES)}
-
-
-def _text(node: BaseNode) -> str:
-    return node.get_content(MetadataMode.NONE)
-
-
-def _set_text(node: BaseNode, text: str) -> None:
-    if text != _text(node):
-        node.set_content(text)
+    return known if isinstance(known, list) else [{"id": node.node_id, "metadata": without_own(node.metadata)}]
 
 
 def _shows_media(node: BaseNode) -> bool:

@@ -24,7 +24,6 @@ from contextpilot_core.prompt import (
 )
 from contextpilot_integrations.langchain.documents import as_block, by_relevance
 from contextpilot_integrations.recent import Recent
-from contextpilot_integrations.reorder import strip_note
 
 
 def documents_of(message: BaseMessage) -> list[Document]:
@@ -40,7 +39,7 @@ def documents_of(message: BaseMessage) -> list[Document]:
     content = message_text({"content": message.content})
     if content is None or len(documents) < len(message.artifact):
         return []
-    if not all(strip_note(document.page_content) in content for document in documents):
+    if not all(document.page_content in content for document in documents):
         return []
     return by_relevance(documents)
 

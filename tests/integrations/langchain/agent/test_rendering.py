@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage  # noqa
 from langchain_core.tools import tool  # noqa: E402
 
 from contextpilot_integrations.langchain.agent.rendering import ResultRenderer, documents_of  # noqa: E402
-from contextpilot_integrations.reorder.notes import RANK, ordinal_note  # noqa: E402
+from contextpilot_integrations.reorder.ranks import PLACE, RANK  # noqa: E402
 from tests.integrations.langchain.agent.results import contents, result  # noqa: E402
 from tests.integrations.langchain_fakes import (  # noqa: E402
     document,
@@ -199,9 +199,9 @@ def test_memory_is_bounded():
 # --- which messages are results ------------------------------------------------------------------------------------
 
 
-def test_documents_that_a_hook_of_ours_arranged_come_best_first_and_without_its_note():
-    arranged = [document(name, **{RANK: rank}) for name, rank in (("D1", 2), ("D2", 0), ("D3", 1))]
-    arranged[-1].page_content += ordinal_note("full", [2, 0, 1])
+def test_documents_that_a_hook_of_ours_arranged_come_best_first():
+    ranks = {"D1": 2, "D2": 0, "D3": 1}
+    arranged = [document(name, **{RANK: ranks[name], PLACE: place}) for place, name in enumerate(ranks)]
     found = documents_of(result(*arranged))
     assert [each.page_content for each in found] == [text_of("D2"), text_of("D3"), text_of("D1")]
 
