@@ -14,7 +14,8 @@ class Asked:
 
     ``parts``: what the question had besides text (images ...). ``order``: that of its plan, None before it was planned.
     ``base``: digest of the history that its hints name or its labels go on from, "" for neither. ``tokens``: what our
-    counter said of the whole prompt, to be compared with what the server says.
+    counter said of the whole prompt, to be compared with what the server says. ``frame``: what a template put before
+    the context, and what behind it, the question included; None for no template.
     """
 
     query: str
@@ -23,14 +24,25 @@ class Asked:
     order: tuple[int, ...] | None = None
     base: str = ""
     tokens: int = 0
+    frame: tuple[str, str] | None = None
+
+    @property
+    def head(self) -> str:
+        """What stands in the message before the context."""
+        return "" if self.frame is None else self.frame[0]
+
+    @property
+    def words(self) -> str:
+        """What stands in the message behind the context, in place of the question."""
+        return self.query if self.frame is None else self.frame[1]
 
 
 @dataclass(frozen=True)
 class Entry:
     """One message of a conversation. ``asked``: for user messages of ours; ``origin``: the framework's own message.
 
-    The content of a message of ours is context, note and question; the engine is shown its other parts as a message
-    of their own, so that it recognises the text.
+    The content of a message of ours is context, note and question, so that the engine recognises it. It is not shown
+    the head of a template, and other parts as a message of their own.
     """
 
     message: Message | None
@@ -52,10 +64,11 @@ class Entry:
     @property
     def sent(self) -> tuple[Message, ...]:
         """What the server gets: one message with text and other parts."""
-        parts = self.asked.parts if self.asked is not None else ()
-        if self.message is None or not parts:
+        asked = self.asked
+        if self.message is None or asked is None or not (asked.parts or asked.head):
             return self.read
-        return ({**self.message, "content": [{"type": "text", "text": self.message["content"]}, *parts]},)
+        text = f"{asked.head}{self.message['content']}"
+        return ({**self.message, "content": [{"type": "text", "text": text}, *asked.parts] if asked.parts else text},)
 
 
 def record_of(asked: Asked, text: str, config: EngineConfig) -> dict[str, Any]:
@@ -71,6 +84,7 @@ def record_of(asked: Asked, text: str, config: EngineConfig) -> dict[str, Any]:
         "tokens": asked.tokens,
         "base": asked.base,
         "shown": _words(text),
+        **({} if asked.frame is None else {"frame": list(asked.frame)}),
     }
 
 
@@ -82,12 +96,21 @@ def asked_of(record: Any, text: str | None) -> Asked | None:
     try:
         blocks = tuple([ContextBlock(**block) for block in record["blocks"]])
         order, shown = tuple(map(int, record.get("order") or ())) or None, record.get("shown")
-        asked = Asked(record["query"], blocks, order=order, base=record.get("base", ""), tokens=int(record["tokens"]))
+        head, words = record.get("frame", (None, None))
+        frame = (head, words) if "frame" in record else None
+        asked = Asked(record["query"], blocks, (), order, record.get("base", ""), int(record["tokens"]), frame)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None
     texts = [asked.query, asked.base, *[block.text for block in blocks], *[block.title or "" for block in blocks]]
+    texts += asked.frame or ()
     changed = shown is not None and (text is None or shown != _words(text))
     return None if changed or not all([isinstance(each, str) for each in texts]) else asked
+
+
+def as_rendered(message: Message, asked: Asked | None) -> Message:
+    """Return a message that was sent as the engine rendered it: without the head of a template."""
+    head, content = "" if asked is None else asked.head, message["content"]
+    return {**message, "content": content[len(head) :]} if head and content.startswith(head) else message
 
 
 def _words(text: str) -> str:

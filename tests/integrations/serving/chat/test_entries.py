@@ -1,6 +1,7 @@
 """Messages, and what they were planned from: as the engine reads them, as servers get them, as stores keep them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,15 @@ from hypothesis import strategies as st
 from contextpilot_core import ContextBlock, EngineConfig, ReuseEngine
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn
-from contextpilot_integrations.serving.chat.entries import asked_of, message_tokens, read, record_of, sent, split_turns
+from contextpilot_integrations.serving.chat.entries import (
+    as_rendered,
+    asked_of,
+    message_tokens,
+    read,
+    record_of,
+    sent,
+    split_turns,
+)
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 WORDS = {"type": "text", "text": "What is this?"}
@@ -197,3 +206,36 @@ def test_a_message_counts_its_texts(content, tokens):
 
 def test_a_message_without_content_counts_what_a_template_puts_around_it():
     assert message_tokens({"role": "assistant", "tool_calls": []}, len) == 4
+
+
+# --- templates around the context ----------------------------------------------------------------------------------
+
+FRAMED = Asked("Why?", (ContextBlock(text="tea"),), order=(0,), frame=("Use:\n", "Answer Why?"))
+RENDERED = {"role": "user", "content": "[Doc 1]\n===\ntea\n===\n\nAnswer Why?"}
+
+
+def test_the_head_of_a_template_is_sent_and_not_read():
+    entry = Entry(RENDERED, FRAMED)
+    assert (FRAMED.head, FRAMED.words, Asked("q", ()).head, Asked("q", ()).words) == ("Use:\n", "Answer Why?", "", "q")
+    (message,) = entry.sent
+    assert message == {"role": "user", "content": "Use:\n" + RENDERED["content"]}
+    assert entry.read == (RENDERED,)
+    assert as_rendered(message, FRAMED) == RENDERED
+    with_image = Entry(RENDERED, replace(FRAMED, parts=(IMAGE,)))
+    assert with_image.sent == ({"role": "user", "content": [{"type": "text", "text": message["content"]}, IMAGE]},)
+
+
+@pytest.mark.parametrize("asked", [None, Asked("q", ()), FRAMED])
+def test_other_messages_have_no_head(asked):
+    assert as_rendered(USER, asked) is USER
+
+
+def test_a_record_keeps_the_template():
+    text = "Use:\n" + RENDERED["content"]
+    assert asked_of(json.loads(json.dumps(record_of(FRAMED, text, PLAIN))), text) == FRAMED
+    assert "frame" not in record_of(Asked("q", ("tea",)), "t", PLAIN)
+
+
+@pytest.mark.parametrize("frame", [None, 7, [7, "b"], ["a", None], [], ["a"], "abc"])
+def test_a_template_that_nobody_wrote_is_no_record(frame):
+    assert asked_of({**GOOD, "frame": frame}, "t") is None
