@@ -1,14 +1,24 @@
 """A plan: what to send for one request, and why. Reading it changes nothing; texts are rendered on first use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from contextpilot_core.plan.explain import ItemView, PlanView, explain_plan, plan_html
 from contextpilot_core.plan.request import Job
-from contextpilot_core.prompt import MessageRecord, RenderedContext, Section, context_message_text
-from contextpilot_core.types import ContextBlock, ContextRequest, Hint, OnePerProcess, PlanReport, Segment
+from contextpilot_core.prompt import (
+    MessageRecord,
+    RenderedContext,
+    Section,
+    Shown,
+    context_message_text,
+    read_documents,
+    shown_documents,
+    sources_of,
+)
+from contextpilot_core.types import ContextBlock, ContextRequest, Hint, OnePerProcess, PlanReport, Segment, Source
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,6 +108,23 @@ class Plan(OnePerProcess):
         """The labels of the blocks that this plan sends in full."""
         places = zip(self.order, self.labels, strict=True)
         return tuple([label for position, label in places if label is not None and position not in self._job.hints])
+
+    @cached_property
+    def documents(self) -> tuple[Shown, ...]:
+        """What the labels of the message that this plan adds stand for, hints included."""
+        job = self._job
+        return shown_documents(job.order, self.labels, job.digests, job.request.blocks)
+
+    @cached_property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for, of this turn and of all earlier ones that it shows.
+
+        Give them to `citations` with an answer. A label that messages use for several texts is left out.
+        """
+        visible = self._job.visible
+        earlier = zip(visible.shown, visible.documents, strict=True)
+        read = [known or read_documents(*shown) for shown, known in earlier]
+        return MappingProxyType(sources_of([*read, self.documents]))
 
     @property
     def names_history(self) -> bool:

@@ -1,5 +1,12 @@
 """What a prompt says, and what its messages show already."""
 
+from contextpilot_core.prompt.citations import (
+    Citations,
+    citations,
+    read_documents,
+    shown_documents,
+    sources_of,
+)
 from contextpilot_core.prompt.layout import RenderedContext, context_message_text
 from contextpilot_core.prompt.memory import Conversations, KnownRecord, SharedRecords
 from contextpilot_core.prompt.messages import (
@@ -15,10 +22,11 @@ from contextpilot_core.prompt.messages import (
 )
 from contextpilot_core.prompt.note import COMPACT_LABELS, order_note
 from contextpilot_core.prompt.section import Section, Sections, render_bodies
-from contextpilot_core.prompt.visible import ForeignRecord, MessageRecord, Visible, foreign_record
+from contextpilot_core.prompt.visible import ForeignRecord, MessageRecord, Shown, Visible, foreign_record
 
 __all__ = [
     "COMPACT_LABELS",
+    "Citations",
     "Conversations",
     "ForeignRecord",
     "HistoryDigest",
@@ -30,9 +38,11 @@ __all__ = [
     "Section",
     "Sections",
     "SharedRecords",
+    "Shown",
     "Visible",
     "body_digest",
     "body_digests",
+    "citations",
     "context_message_text",
     "distinct",
     "foreign_record",
@@ -40,5 +50,8 @@ __all__ = [
     "message_text",
     "order_note",
     "plain",
+    "read_documents",
     "render_bodies",
+    "shown_documents",
+    "sources_of",
 ]

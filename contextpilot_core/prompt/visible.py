@@ -13,7 +13,7 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import RenderedContext
 from contextpilot_core.prompt.spans import MessageProfile, paragraph_keys, profile, shows_block, sources_in
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import Segment, SpanSource
+from contextpilot_core.types import ContextBlock, Segment, SpanSource
 
 _LABEL_LINE = re.compile(r"^[\s>*#|-]*\[Doc (\d{1,9})\]\s*$", re.MULTILINE)
 
@@ -45,6 +45,15 @@ class MessageRecord:
         return known
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a label in one message stands for: the body's digest, and the caller's blocks that had it."""
+
+    label: int
+    digest: bytes
+    blocks: tuple[ContextBlock, ...]
+
+
 @dataclass(frozen=True)
 class ForeignRecord:
     """What is known of a message that we did not render, or no longer know.
@@ -62,11 +71,15 @@ Known = MessageRecord | ForeignRecord
 
 @dataclass(frozen=True)
 class Visible:
-    """What the messages of one request show, in the order of the messages."""
+    """What the messages of one request show, in the order of the messages.
+
+    ``documents``: what the labels of every message in ``shown`` stand for, empty where only other processes know.
+    """
 
     shown: tuple[tuple[MessageRecord, str], ...] = ()
     foreign: tuple[tuple[ForeignRecord, str | None], ...] = ()
     known: tuple[tuple[bytes, Known], ...] = ()
+    documents: tuple[tuple[Shown, ...], ...] = ()
 
     @cached_property
     def unclear(self) -> frozenset[int]:

@@ -1,11 +1,11 @@
 """The messages of a conversation, whatever keeps them, and what the questions among them were planned from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from contextpilot_core import ContextBlock, EngineConfig, Message, TokenCounter
-from contextpilot_core.prompt import body_digest
+from contextpilot_core import ContextBlock, EngineConfig, Message, Source, TokenCounter
+from contextpilot_core.prompt import Shown, body_digest, sources_of
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,19 @@ def as_rendered(message: Message, asked: Asked | None) -> Message:
     """Return a message that was sent as the engine rendered it: without the head of a template."""
     head, content = "" if asked is None else asked.head, message["content"]
     return {**message, "content": content[len(head) :]} if head and content.startswith(head) else message
+
+
+def known_sources(sources: Mapping[int, Source], asked: Iterable[Asked], config: EngineConfig) -> Mapping[int, Source]:
+    """Return ``sources`` with the blocks that were ``asked`` about, where an engine knew no more than their text."""
+    bare = {source.block.text for source in sources.values() if source.block == ContextBlock(text=source.block.text)}
+    found: dict[str, list[ContextBlock]] = {}
+    for block in [each for question in asked for each in question.blocks] if bare else ():
+        block = block if isinstance(block, ContextBlock) else ContextBlock(text=block)
+        text = block.text if config.renderer is None else config.renderer(block)
+        if text in bare:
+            found.setdefault(text, []).append(block)
+    named = [Shown(label, b"", tuple(found.get(each.block.text, each.blocks))) for label, each in sources.items()]
+    return sources_of([named])
 
 
 def _words(text: str) -> str:

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextpilot_core import ContextBlock, EngineConfig, ReuseEngine
+from contextpilot_core import ContextBlock, EngineConfig, ReuseEngine, Source
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn
 from contextpilot_integrations.serving.chat.entries import (
     as_rendered,
     asked_of,
+    known_sources,
     message_tokens,
     read,
     record_of,
@@ -239,3 +240,17 @@ def test_a_record_keeps_the_template():
 @pytest.mark.parametrize("frame", [None, 7, [7, "b"], ["a", None], [], ["a"], "abc"])
 def test_a_template_that_nobody_wrote_is_no_record(frame):
     assert asked_of({**GOOD, "frame": frame}, "t") is None
+
+
+@pytest.mark.parametrize("renderer", [None, lambda block: f"<{block.text}>"], ids=["text", "rendered"])
+def test_where_an_engine_knows_only_the_text_of_a_source_the_question_knows_the_block(renderer):
+    config = EngineConfig(renderer=renderer)
+    shown = "tea" if renderer is None else "<tea>"
+    tea, salt = ContextBlock(text="tea", id="t", metadata={"page": 7}), ContextBlock(text="salt", id="s")
+    sources = {
+        1: Source(label=1, blocks=(ContextBlock(text=shown),)),
+        2: Source(label=2, blocks=(salt,)),
+        3: Source(label=3, blocks=(ContextBlock(text="of others"),)),
+    }
+    found = known_sources(sources, [Asked("q", ("milk", tea)), Asked("p", (tea,))], config)
+    assert found == {**sources, 1: Source(label=1, blocks=(tea,))}
