@@ -16,7 +16,7 @@ from llama_index.core.base.llms.types import (
     MessageRole,
 )
 from llama_index.core.callbacks import CallbackManager, trace_method
-from llama_index.core.chat_engine.types import AgentChatResponse, BaseChatEngine, StreamingAgentChatResponse
+from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -32,6 +32,7 @@ from contextpilot_integrations.llama_index.chat.events import TurnEvent
 from contextpilot_integrations.llama_index.chat.finding import CondenseQuestion, Finder, Found
 from contextpilot_integrations.llama_index.chat.history import openai_form
 from contextpilot_integrations.llama_index.chat.llm import extra_body, salted, window_and_room
+from contextpilot_integrations.llama_index.chat.responses import ContextPilotResponse, ContextPilotStreamingResponse
 from contextpilot_integrations.llama_index.chat.template import ContextTemplate
 from contextpilot_integrations.llama_index.chat.turn import ChatTurn, TurnMemory
 from contextpilot_integrations.llama_index.sessions import find_session
@@ -50,7 +51,7 @@ class ContextPilotChatEngine(BaseChatEngine):
     The documents stand in the user message, before the question, and stay there in the memory. A document that the
     history shows is not sent again but named by a hint; what the history no longer shows is sent again. The LLM is
     called for every question, with or without documents. The memory's messages hold the documents:
-    `question_of(message)` gives the question alone.
+    `question_of(message)` gives the question alone. An answer has ``nodes_by_label``, for what it cites.
 
     When the context window is full, the oldest turns are dropped, whole, down to half of it, so that the next turns
     extend each other again. Questions wait for each other, and until the model has streamed the last answer; where one
@@ -184,7 +185,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         return known
 
     @trace_method("chat")
-    def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
+    def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> ContextPilotResponse:
         """Answer a question; ``chat_history`` replaces what the memory holds."""
         with self._locks.hold(_CONVERSATION):
             turn = self._ask(message, chat_history)
@@ -192,10 +193,10 @@ class ContextPilotChatEngine(BaseChatEngine):
                 answer = self._llm.chat(turn.prompt(self._prefix))
             reply = self._answered(turn, answer, turn.read_tokens(self._tokenizer, read_usage(answer.raw)))
             TurnMemory(self._memory, turn).put(reply)
-        return _response(turn, reply)
+        return turn.response(reply)
 
     @trace_method("chat")
-    async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
+    async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> ContextPilotResponse:
         """Answer a question, as `chat`."""
         async with self._locks.ahold(_CONVERSATION):
             turn = await self._aask(message, chat_history)
@@ -203,18 +204,16 @@ class ContextPilotChatEngine(BaseChatEngine):
                 answer = await self._llm.achat(turn.prompt(self._prefix))
             reply = self._answered(turn, answer, await turn.aread_tokens(self._tokenizer, read_usage(answer.raw)))
             await TurnMemory(self._memory, turn).aput(reply)
-        return _response(turn, reply)
+        return turn.response(reply)
 
     @trace_method("chat")
-    def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> StreamingAgentChatResponse:
+    def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> ContextPilotStreamingResponse:
         """Answer a question piece by piece, as `chat`; the memory holds the turn once the answer is complete."""
         with self._locks.hold(_CONVERSATION):
             turn = self._ask(message, chat_history)
             with turn.turn.opening():
                 chunks = self._llm.stream_chat(turn.prompt(self._prefix))
-            response = StreamingAgentChatResponse(
-                chat_stream=self._watched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
-            )
+            response = turn.streaming(chat_stream=self._watched(turn, chunks))
             thread = Thread(target=response.write_response_to_history, args=(TurnMemory(self._memory, turn),))
             response.write_response_to_history_thread = self._writing = thread
             thread.start()
@@ -223,15 +222,13 @@ class ContextPilotChatEngine(BaseChatEngine):
     @trace_method("chat")
     async def astream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
-    ) -> StreamingAgentChatResponse:
+    ) -> ContextPilotStreamingResponse:
         """Answer a question piece by piece, as `stream_chat`."""
         async with self._locks.ahold(_CONVERSATION):
             turn = await self._aask(message, chat_history)
             with turn.turn.opening():
                 chunks = await self._llm.astream_chat(turn.prompt(self._prefix))
-            response = StreamingAgentChatResponse(
-                achat_stream=self._awatched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
-            )
+            response = turn.streaming(achat_stream=self._awatched(turn, chunks))
             task = asyncio.create_task(response.awrite_response_to_history(TurnMemory(self._memory, turn)))
             task.add_done_callback(lambda _: turn.turn.failed())  # it may be cancelled before it begins
             response.awrite_response_to_history_task = self._writing = task
@@ -305,7 +302,3 @@ def _check_written(task: "asyncio.Task[None]") -> None:
     """Raise `RequestError` while an answer is being written in an event loop that cannot be waited for here."""
     if not task.done() and not task.get_loop().is_closed():
         raise RequestError("the last answer is still being streamed in another event loop; read it to its end first")
-
-
-def _response(turn: ChatTurn, answer: ChatMessage) -> AgentChatResponse:
-    return AgentChatResponse(response=answer.content or "", sources=turn.sources, source_nodes=turn.nodes)

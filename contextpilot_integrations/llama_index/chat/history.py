@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 
-from contextpilot_core import EngineConfig, Message
+from contextpilot_core import Message
 from contextpilot_core.prompt import message_text
 from contextpilot_integrations.serving.chat import Entry, as_rendered, asked_of, record_of
 
@@ -41,12 +41,12 @@ def entry_of(message: ChatMessage) -> Entry:
     return Entry(as_rendered(read, asked), asked, message)
 
 
-def message_of(entry: Entry, config: EngineConfig) -> ChatMessage:
+def message_of(entry: Entry) -> ChatMessage:
     """Return the message of an entry: as it was given, or a new user message with what it takes to plan it again."""
     if isinstance(entry.origin, ChatMessage):
         return entry.origin
     text = str(entry.sent[0]["content"]) if entry.message is not None else ""
-    kept = {} if entry.asked is None else {RECORD: record_of(entry.asked, text, config)}
+    kept = {} if entry.asked is None else {RECORD: record_of(entry.asked, text)}
     return ChatMessage(role=MessageRole.USER, content=text, additional_kwargs=kept)
 
 

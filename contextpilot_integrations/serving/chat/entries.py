@@ -1,7 +1,8 @@
 """The messages of a conversation, whatever keeps them, and what the questions among them were planned from."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from contextpilot_core import ContextBlock, EngineConfig, Message, Source, TokenCounter
@@ -71,15 +72,15 @@ class Entry:
         return ({**self.message, "content": [{"type": "text", "text": text}, *asked.parts] if asked.parts else text},)
 
 
-def record_of(asked: Asked, text: str, config: EngineConfig) -> dict[str, Any]:
+def record_of(asked: Asked, text: str) -> dict[str, Any]:
     """Return what it takes to plan a question again, in JSON values, for whoever keeps its message, which is ``text``.
 
-    Only a renderer sees more of a block than its text; metadata may be large, and hold what a store cannot keep.
+    Of the metadata only what JSON can hold: that is for citing, and for a renderer.
     """
     blocks = [block if isinstance(block, ContextBlock) else ContextBlock(text=block) for block in asked.blocks]
     return {
         "query": asked.query,
-        "blocks": [{"text": block.text} if config.renderer is None else asdict(block) for block in blocks],
+        "blocks": [_kept(block) for block in blocks],
         "order": list(asked.order or ()),
         "tokens": asked.tokens,
         "base": asked.base,
@@ -103,8 +104,25 @@ def asked_of(record: Any, text: str | None) -> Asked | None:
         return None
     texts = [asked.query, asked.base, *[block.text for block in blocks], *[block.title or "" for block in blocks]]
     texts += asked.frame or ()
+    known = all([isinstance(block.metadata, dict | None) for block in blocks])
     changed = shown is not None and (text is None or shown != _words(text))
-    return None if changed or not all([isinstance(each, str) for each in texts]) else asked
+    return asked if known and not changed and all([isinstance(each, str) for each in texts]) else None
+
+
+def _kept(block: ContextBlock) -> dict[str, Any]:
+    """Return a block in JSON values, without what it has not."""
+    given = (block.metadata or {}).items()
+    metadata = {str(key): kept for key, value in given if (kept := _in_json(value)) is not None or value is None}
+    named = {"text": block.text, "id": _in_json(block.id), "title": block.title, "metadata": metadata}
+    return {name: value for name, value in named.items() if value not in (None, {})}
+
+
+def _in_json(value: Any) -> Any:
+    """Return a value as JSON gives it back, None for what it cannot hold."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (RecursionError, TypeError, ValueError):
+        return None
 
 
 def as_rendered(message: Message, asked: Asked | None) -> Message:
