@@ -86,20 +86,17 @@ class RedisStore(AbstractContextManager["RedisStore"]):
 
     def wake(self) -> None:
         """Take note of a new operation (the engine calls this)."""
-        if self._exchange is None:
-            return
-        if os.getpid() != self._process:
-            self._exchange = None
-            _log.error("a RedisStore does not survive a fork: make it, and its engine, in the process that uses them")
-            return
-        self._exchange.wake()
+        exchange = self._here()
+        if exchange is not None:
+            exchange.wake()
 
     def synchronize(self, timeout: float = 5.0) -> bool:
         """Wait until all operations of this process, and what others appended before now, are part of the copy.
 
         Returns False when that took longer than ``timeout`` seconds.
         """
-        return self._exchange is not None and self._exchange.synchronize(timeout)
+        exchange = self._here()
+        return exchange is not None and exchange.synchronize(timeout)
 
     def digest(self) -> str:
         """Return SHA-256 of the copy of the shared state: equal wherever the log was read equally far.
@@ -113,7 +110,7 @@ class RedisStore(AbstractContextManager["RedisStore"]):
 
     def close(self, timeout: float = 5.0) -> None:
         """Send what waits, at most for ``timeout`` seconds, and end the threads; the engine plans on alone."""
-        exchange, self._exchange = self._exchange, None
+        exchange, self._exchange = self._here(), None
         if exchange is not None:
             exchange.close(timeout)
             if not self._lent:
@@ -121,6 +118,15 @@ class RedisStore(AbstractContextManager["RedisStore"]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _here(self) -> Exchange | None:
+        """Return the exchange; None when it is closed, or was left behind in another process by a fork."""
+        if self._exchange is not None and os.getpid() != self._process:
+            self._exchange = None
+            _log.error("a RedisStore does not survive a fork: make it, and its engine, in the process that uses them")
+            if self._state is not None:
+                self._state.detach()  # nobody follows the log here
+        return self._exchange
 
 
 def _client(server: object) -> Any:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import sys
 import threading
 import time
@@ -37,7 +38,7 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
 
     The engine needs ``--kv-events-config`` (vLLM, SGLang) with ``"publisher": "zmq"``. Every data-parallel rank
     publishes for itself: one subscriber per rank, all with the same mirror. While the stream is not known to be whole,
-    the mirror is suspended; `status` and the log say why.
+    the mirror is suspended; `status` and the log say why. Make both in the process that uses them, after any fork.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
         self._feed = EventFeed(mirror, decoder, rank=rank, name=self._name)
         self._connected = False
         self._hint_at, self._retry_at = time.monotonic() + HINT_SECONDS, 0.0
-        self._closing = threading.Event()
+        self._closing, self._process = threading.Event(), os.getpid()
         self._thread = threading.Thread(target=self._run, name="contextpilot-kv-events", daemon=True)
         self._thread.start()
 
@@ -95,9 +96,13 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
         return self._feed.status
 
     def close(self) -> None:
-        """Stop and wait for the thread's end; the mirror stays suspended. A second call does nothing."""
-        self._closing.set()
-        self._thread.join()
+        """Stop and wait for the thread's end; the mirror stays suspended. A second call does nothing.
+
+        In a forked child there is nothing to stop: thread and sockets are the parent's.
+        """
+        if os.getpid() == self._process:
+            self._closing.set()
+            self._thread.join()
 
     def __exit__(self, *error: object) -> None:
         """Stop."""

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from contextpilot_core import ReuseEngine
 from contextpilot_core.errors import ConfigError, MissingExtraError
 from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored
 from contextpilot_core.mirror.mirror import KVMirror
@@ -18,6 +19,7 @@ zmq = require("zmq")
 from contextpilot_integrations import extras  # noqa: E402
 from contextpilot_integrations.serving.events import subscriber as events_module  # noqa: E402
 from contextpilot_integrations.serving.events.subscriber import KVEventSubscriber  # noqa: E402
+from tests.forked import in_child  # noqa: E402
 from tests.integrations.kv_capture import PlainCache, capture, compare  # noqa: E402
 from tests.integrations.kv_publisher import Publisher, as_array, wait  # noqa: E402
 
@@ -74,6 +76,68 @@ def test_batches_reach_the_mirror(ends, mirror):
         wait(lambda: mirror.live)
         assert held(mirror, 0, 1) == [2 * SIZE, SIZE]
         assert subscriber.status.batches == 2
+
+
+def test_after_a_fork_the_child_says_once_that_nobody_follows_here(ends, mirror, caplog):
+    with Publisher(ends[0]) as publisher, KVEventSubscriber(ends[0], mirror) as subscriber:
+        connected(subscriber)
+        publisher.publish([stored(0)])
+        wait(lambda: mirror.live)
+        engine = ReuseEngine(mirror=mirror)
+
+        def child():
+            caplog.clear()
+            lives = [subscriber.status.live, mirror.live, engine.stats().source]
+            reason = subscriber.status.reason
+            subscriber.close()
+            subscriber.close()
+            engine.plan(["a text", "another one"])
+            lives += [subscriber.status.live, mirror.live, mirror.tokens]
+            return lives, reason, [record.getMessage() for record in caplog.records]
+
+        lives, reason, lines = in_child(child)
+        assert lives == [False, False, "estimate", False, False, 0]
+        assert "before a fork" in reason
+        assert len(lines) == 1 and "does not survive a fork" in lines[0]
+        publisher.publish([stored(1)])
+        followed(subscriber, 1)
+        assert mirror.live and subscriber.status.live
+
+
+def test_a_subscriber_of_the_child_follows_for_a_mirror_of_the_parent(ends, mirror):
+    """The mirror is emptied there, and right again as soon as a replay came."""
+    with (
+        Publisher(*ends) as publisher,
+        KVEventSubscriber(ends[0], mirror, replay_endpoint=ends[1]) as subscriber,
+    ):
+        connected(subscriber)
+        publisher.publish([stored(0)])
+        wait(lambda: mirror.live)
+
+        def child():
+            before = mirror.tokens
+            with KVEventSubscriber(ends[0], mirror, replay_endpoint=ends[1]):
+                wait(lambda: mirror.live)
+                return before, mirror.tokens
+
+        assert in_child(child) == (0, 2 * SIZE)
+
+
+def test_a_forked_child_ends_by_itself(ends):
+    """What the parent had is let go at the end of the child without touching the parent's sockets."""
+    code = f"""
+import os, sys, time
+from contextpilot_core import KVMirror
+from contextpilot_integrations.serving import KVEventSubscriber
+subscriber = KVEventSubscriber({ends[0]!r}, KVMirror())
+child = os.fork()
+if child:
+    ended, status = os.waitpid(child, 0)
+    subscriber.close()
+    print("child", os.waitstatus_to_exitcode(status))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "child 0\n", done.stderr
 
 
 def test_v2_a_gap_is_filled_by_replay(ends, mirror):
