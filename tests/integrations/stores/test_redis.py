@@ -113,12 +113,15 @@ def test_what_cannot_work_is_refused(server):
         ({"snapshot_every": True}, "snapshot_every=True"),
         ({"server": "mysql://x"}, "URL"),
         ({"server": 5}, "got int"),
-        ({"server": redis.Redis(decode_responses=True)}, "decode_responses"),
     ]:
         with pytest.raises(ConfigError, match=message):
             RedisStore(**{"server": server.url, "secret": SECRET, **wrong})
     store = RedisStore(server.url, secret=SECRET)
     assert not store.synchronize(0)
+    for wrong in (-1, None, "5", float("nan"), float("inf"), True):
+        for wait in (store.synchronize, store.close):
+            with pytest.raises(ConfigError, match=rf"timeout={wrong!r} must be a number of at least 0"):
+                wait(wrong)
     with pytest.raises(ConfigError, match="no engine"):
         store.digest()
     ReuseEngine(CONFIG, journal=store)
