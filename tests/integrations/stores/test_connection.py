@@ -9,6 +9,7 @@ redis = require("redis")
 require("msgspec")
 
 from contextpilot_integrations.stores.connection import connected  # noqa: E402
+from tests.integrations.redis_server import RedisServer  # noqa: E402
 from tests.integrations.redis_stores import Worker, agree  # noqa: E402
 
 
@@ -99,3 +100,15 @@ def test_workers_agree_through_clients_of_the_callers_own(server, settings):
     for each in (one, two):
         each.store.close()
     client.close()
+
+
+def test_workers_agree_over_ipv6(tmp_path, ipv6):
+    server = RedisServer(tmp_path, ipv6)
+    server.start()
+    one, two = Worker(server), Worker(_At(f"{server.url}/0?decode_responses=yes"))
+    assert one.plan(0, 1) == [0, 1]
+    assert agree(one, two)
+    assert two.plan(2, 1, 0) == [0, 1, 2]
+    for each in (one, two):
+        each.store.close()
+    server.close()

@@ -1,6 +1,7 @@
 """The subscriber against real sockets. The publisher of `kv_publisher` does what vLLM's does."""
 
 import logging
+import socket
 import subprocess
 import sys
 import time
@@ -344,6 +345,80 @@ def test_without_a_connection_the_log_says_what_to_look_at(ends, mirror, monkeyp
     assert len(caplog.records) == 1
     assert "--kv-events-config" in caplog.text
     assert "bind=True" in caplog.text
+
+
+def free(host, count=2):
+    """Return ports that are free one after the other."""
+    while True:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.bind((host, 0))
+            first = probe.getsockname()[1]
+        try:
+            for port in range(first, first + count):
+                with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+                    probe.bind((host, port))
+        except OSError:
+            continue
+        return list(range(first, first + count))
+
+
+@pytest.mark.parametrize("named", ["[::1]", "[::]", "[0:0:0:0:0:0:0:1]", "::1"])
+def test_events_and_replays_come_over_ipv6(ipv6, mirror, named):
+    live, replay = free(ipv6)
+    ends = f"tcp://[::1]:{live}", f"tcp://[::1]:{replay}"
+    with Publisher(*ends) as publisher:
+        publisher.publish([stored(0)])
+        reached = [f"tcp://{named}:{port}" for port in (live, replay)]
+        with KVEventSubscriber(reached[0], mirror, replay_endpoint=reached[1]) as subscriber:
+            wait(lambda: mirror.live)
+            connected(subscriber)
+            publisher.publish([stored(1)])
+            followed(subscriber, 1)
+            assert held(mirror, 0, 1) == [2 * SIZE, 2 * SIZE]
+
+
+def test_ranks_count_up_the_ports_of_ipv6_addresses(ipv6, mirror):
+    first, second = free(ipv6)
+    with (
+        Publisher(f"tcp://[::1]:{second}") as publisher,
+        KVEventSubscriber(f"tcp://[::1]:{first}", mirror, rank=1) as subscriber,
+    ):
+        connected(subscriber)
+        publisher.publish([stored(0)])
+        followed(subscriber, 0)
+
+
+def test_an_engine_may_connect_over_ipv6(ipv6, mirror):
+    (port,) = free(ipv6, 1)
+    end = f"tcp://[::]:{port}"
+    with (
+        KVEventSubscriber(end, mirror, bind=True) as subscriber,
+        Publisher(f"tcp://[::1]:{port}", bind=False) as publisher,
+    ):
+        connected(subscriber)
+        publisher.publish([stored(0)])
+        followed(subscriber, 0)
+
+
+def test_a_name_with_both_addresses_is_reached_over_ipv4(mirror):
+    """As engines listen at ``*``; over IPv6 nobody would answer."""
+    (port,) = free("127.0.0.1", 1)
+    with (
+        Publisher(f"tcp://127.0.0.1:{port}") as publisher,
+        KVEventSubscriber(f"tcp://localhost:{port}", mirror) as subscriber,
+    ):
+        connected(subscriber)
+        publisher.publish([stored(0)])
+        followed(subscriber, 0)
+
+
+@pytest.mark.parametrize(
+    ("families", "needed"), [([socket.AF_INET6], True), ([socket.AF_INET6, socket.AF_INET], False), ([], False)]
+)
+def test_a_name_that_has_ipv6_alone_is_reached_over_it(monkeypatch, families, needed):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(family, 0, 0, "", ()) for family in families])
+    assert events_module._needs_ipv6("tcp://engine.internal:5557") is needed
+    assert not events_module._needs_ipv6("ipc:///tmp/a:b")
 
 
 @pytest.mark.parametrize(
