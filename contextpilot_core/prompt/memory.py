@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from contextpilot_core.errors import IntegrityError
-from contextpilot_core.prompt.messages import HistoryMessage
+from contextpilot_core.prompt.messages import ANSWER_ROLES, HistoryMessage
 from contextpilot_core.prompt.visible import (
     NOTHING,
     ForeignRecord,
@@ -90,7 +90,8 @@ class Conversations:
             found = self.get(message.key) or self._known.get(message.key)
             if found is None:
                 content = message.message.get("content") if message.text is None else message.text
-                found = foreign_record(content, readable=message.text is not None)
+                answer = message.message["role"] in ANSWER_ROLES
+                found = foreign_record(content, readable=message.text is not None, answer=answer)
             if isinstance(found, MessageRecord):
                 shown.append((found, message.text or ""))
                 documents.append(self._documents.get(message.key, ()))
