@@ -108,7 +108,7 @@ def message_of(entry: Entry, config: EngineConfig) -> BaseMessage:
     if isinstance(entry.origin, BaseMessage):
         return entry.origin
     text = str(entry.message["content"]) if entry.message is not None else ""
-    kept = {} if entry.asked is None else {CONTEXT: record_of(entry.asked, text, config)}
+    kept = {} if entry.asked is None else {CONTEXT: record_of(entry.asked, text)}
     return HumanMessage(text, additional_kwargs=kept)
 
 

@@ -1,6 +1,6 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
-from contextpilot_integrations.serving.chat.entries import Asked, Entry, asked_of, record_of, sent
+from contextpilot_integrations.serving.chat.entries import Asked, Entry, as_rendered, asked_of, record_of, sent
 from contextpilot_integrations.serving.chat.locks import TurnLocks
 from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
@@ -17,6 +17,7 @@ __all__ = [
     "TurnFigures",
     "TurnLocks",
     "Usage",
+    "as_rendered",
     "asked_of",
     "read_usage",
     "record_of",

@@ -38,7 +38,7 @@ class Setting:
     def plan(self, asked: Asked, history: Sequence[Entry]) -> Plan:
         """Plan a question on top of ``history``, in flight; in its own order where it has one that fits."""
         request = {
-            "query": asked.query,
+            "query": asked.words,
             "instructions": self.instructions,
             "messages": [*self.prefix, *read(history)],
             "session_id": self.session_id,

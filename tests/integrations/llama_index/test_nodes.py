@@ -1,6 +1,8 @@
 """LlamaIndex nodes in and out of a plan: what tells them apart, and what copies of them keep."""
 
+import asyncio
 import copy
+import threading
 
 import pytest
 
@@ -11,7 +13,18 @@ from tests.conftest import require
 
 require("llama_index.core")
 
-from llama_index.core.schema import ImageNode, MediaResource, MetadataMode, Node, NodeWithScore  # noqa: E402
+from llama_index.core import Document  # noqa: E402
+from llama_index.core.schema import (  # noqa: E402
+    ImageNode,
+    IndexNode,
+    MediaResource,
+    MetadataMode,
+    Node,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
 
 from contextpilot_integrations.llama_index import ContextPilotPostprocessor  # noqa: E402
 from contextpilot_integrations.llama_index.nodes import (  # noqa: E402
@@ -20,8 +33,8 @@ from contextpilot_integrations.llama_index.nodes import (  # noqa: E402
     identity_block,
     llm_text,
 )
-from tests.integrations.llama_index_fakes import D1, D2, D3, TABLE, node, texts  # noqa: E402
-from tests.integrations.llama_index_hooks import nodes, warm  # noqa: E402
+from tests.integrations.llama_index_fakes import D1, D2, D3, TABLE, Recorder, node, texts, uncopyable  # noqa: E402
+from tests.integrations.llama_index_hooks import nodes, query_engine, warm  # noqa: E402
 
 
 def test_what_the_model_and_the_embedding_see_is_the_text_alone():
@@ -124,3 +137,56 @@ def test_an_arrangement_becomes_copies_with_their_ranks():
         assert [item.node.get_content(mode) for item in found] == [D3, D1, D2]
     assert given == before
     assert arranged(given, Arrangement()) == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **fields: TextNode(text=D1, **fields),
+        lambda **fields: IndexNode(text=D1, index_id="i", obj=threading.Lock(), **fields),
+        lambda **fields: ImageNode(text=D1, image="aGVsbG8=", **fields),
+        lambda **fields: Node(text_resource=MediaResource(text=D1), **fields),
+        lambda **fields: Document(text=D1, **fields),
+    ],
+    ids=["text", "index", "image", "node", "document"],
+)
+def test_only_what_changes_is_copied(make):
+    metadata = uncopyable()
+    hidden = ["lock", "pages", "file"]
+    given = NodeWithScore(
+        node=make(
+            metadata=metadata, excluded_llm_metadata_keys=hidden, excluded_embed_metadata_keys=hidden, embedding=[0.5]
+        ),
+        score=0.5,
+    )
+    related = RelatedNodeInfo(node_id="next")
+    given.node.relationships[NodeRelationship.NEXT] = related
+    seen = {
+        name: copy.copy(value) if isinstance(value, dict | list) else value for name, value in vars(given.node).items()
+    }
+    (found,) = ContextPilotPostprocessor().postprocess_nodes([given])
+    assert type(found.node) is type(given.node)
+    assert found.node is not given.node
+    assert found.node.embedding is given.node.embedding
+    assert found.node.get_content(MetadataMode.LLM) == f"shown: word\n\n{D1}"
+    assert found.node.metadata == {**metadata, RANK: 0, PLACE: 0}
+    (again,) = ContextPilotPostprocessor().postprocess_nodes([found, given])
+    assert [source["metadata"]["lock"] for source in again.node.metadata[SOURCES]] == [metadata["lock"]] * 2
+    found.node.metadata["mine"] = found.node.relationships[NodeRelationship.PREVIOUS] = related
+    assert vars(given.node) == seen
+    metadata["file"].close()
+
+
+@pytest.mark.parametrize("way", ["query", "aquery", "streamed", "astreamed"])
+def test_metadata_that_cannot_be_copied_goes_through_a_query_engine(way):
+    metadata = uncopyable()
+    table = {
+        key: [node(text, 0.5, metadata=metadata, excluded_llm_metadata_keys=[*metadata]) for text in found]
+        for key, found in TABLE.items()
+    }
+    llm = Recorder()
+    engine = query_engine(ContextPilotPostprocessor(), llm, table, streaming="stream" in way)
+    for question in ("qA", "qB"):
+        answer = asyncio.run(engine.aquery(question)) if way.startswith("a") else engine.query(question)
+        assert all(item.node.metadata["lock"] is metadata["lock"] for item in answer.source_nodes)
+    metadata["file"].close()
