@@ -48,12 +48,16 @@ class MessageRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What a label in one message stands for: the body's digest, and the caller's blocks that had it."""
+class Given:
+    """What a message was rendered from, for whoever asks what its labels stand for (`citations.shown_documents`).
 
-    label: int
-    digest: bytes
-    blocks: tuple[ContextBlock, ...]
+    ``order`` and ``labels`` by place; ``digests`` and ``blocks`` by position in the caller's list.
+    """
+
+    order: Sequence[int]
+    labels: Sequence[int | None]
+    digests: Sequence[bytes]
+    blocks: Sequence[str | ContextBlock]
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,13 @@ Known = MessageRecord | ForeignRecord
 class Visible:
     """What the messages of one request show, in the order of the messages.
 
-    ``documents``: what the labels of every message in ``shown`` stand for, empty where only other processes know.
+    ``given``: what every message in ``shown`` was rendered from, None where only other processes know.
     """
 
     shown: tuple[tuple[MessageRecord, str], ...] = ()
     foreign: tuple[tuple[ForeignRecord, str | None], ...] = ()
     known: tuple[tuple[bytes, Known], ...] = ()
-    documents: tuple[tuple[Shown, ...], ...] = ()
+    given: tuple[Given | None, ...] = ()
 
     @cached_property
     def unclear(self) -> frozenset[int]:

@@ -10,7 +10,6 @@ from langchain_core.retrievers import BaseRetriever
 from tests.integrations.langchain_fakes import Recorder, chatml
 from tests.swap_ins.measure import FOUND, QUESTIONS, SwapIn, Turn, page_of, source_of, text_of
 
-
 REPHRASE = "Make the last question a question of its own."
 
 

@@ -62,7 +62,7 @@ def calling(recorder: Recorder) -> MockFunctionCallingLLM:
     """A model that calls the tool ``search`` once per question, and then answers."""
     from llama_index.core.base.llms.types import TextBlock, ToolCallBlock
 
-    def generate(messages: Sequence[ChatMessage], **options: Any) -> list[Any]:
+    def generate(messages: Sequence[ChatMessage]) -> list[Any]:
         recorder.messages.append(list(messages))
         last = messages[-1]
         if last.role == MessageRole.USER:
@@ -71,7 +71,10 @@ def calling(recorder: Recorder) -> MockFunctionCallingLLM:
             ]
         return [TextBlock(text=f"Answer {len(messages)}.")]
 
-    return MockFunctionCallingLLM(response_generator=generate, is_chat_model=True)
+    return MockFunctionCallingLLM(
+        response_generator=lambda *given, **options: ChatMessage(role="assistant", blocks=generate(*given)),
+        is_chat_model=True,
+    )
 
 
 PRELUDE = """
