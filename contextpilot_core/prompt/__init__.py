@@ -1,7 +1,9 @@
 """What a prompt says, and what its messages show already."""
 
+from contextpilot_core.prompt.boundaries import is_structured
 from contextpilot_core.prompt.citations import (
     Citations,
+    Shown,
     citations,
     read_documents,
     shown_documents,
@@ -21,14 +23,15 @@ from contextpilot_core.prompt.messages import (
     plain,
 )
 from contextpilot_core.prompt.note import COMPACT_LABELS, order_note
-from contextpilot_core.prompt.section import Section, Sections, render_bodies
-from contextpilot_core.prompt.visible import ForeignRecord, MessageRecord, Shown, Visible, foreign_record
+from contextpilot_core.prompt.section import Section, Sections, render_bodies, render_in_place
+from contextpilot_core.prompt.visible import ForeignRecord, Given, MessageRecord, Visible, foreign_record
 
 __all__ = [
     "COMPACT_LABELS",
     "Citations",
     "Conversations",
     "ForeignRecord",
+    "Given",
     "HistoryDigest",
     "HistoryMessage",
     "KnownRecord",
@@ -47,11 +50,13 @@ __all__ = [
     "distinct",
     "foreign_record",
     "history_of",
+    "is_structured",
     "message_text",
     "order_note",
     "plain",
     "read_documents",
     "render_bodies",
+    "render_in_place",
     "shown_documents",
     "sources_of",
 ]

@@ -76,6 +76,17 @@ def by_relevance(documents: Sequence[Document]) -> list[Document]:
     return [documents[position] for position in relevance(documents)]
 
 
+def one_source(documents: Sequence[Document]) -> Document:
+    """Return the documents that one label stands for as one: the first, and all of their sources where they differ."""
+    first = documents[0]
+    sources: list[Mapping[str, Any]] = []
+    for source in [source for document in documents for source in _sources(document)]:
+        if source not in sources:
+            sources.append(source)
+    noted = {SOURCES: sources} if len(sources) > 1 else {}
+    return first.model_copy(update={"metadata": {**without_own(first.metadata), **noted}})
+
+
 def _sources(document: Document) -> list[Mapping[str, Any]]:
     """Return where a document comes from: what an earlier hook noted, or the document itself."""
     noted = document.metadata.get(SOURCES)
