@@ -9,10 +9,10 @@ from typing import Any
 from contextpilot_core.plan.explain import ItemView, PlanView, explain_plan, plan_html
 from contextpilot_core.plan.request import Job
 from contextpilot_core.prompt import (
+    Given,
     MessageRecord,
     RenderedContext,
     Section,
-    Shown,
     context_message_text,
     read_documents,
     shown_documents,
@@ -116,11 +116,11 @@ class Plan(OnePerProcess):
         places = zip(self.order, self.labels, strict=True)
         return tuple([label for position, label in places if label is not None and position not in self._job.hints])
 
-    @cached_property
-    def documents(self) -> tuple[Shown, ...]:
-        """What the labels of the message that this plan adds stand for, hints included."""
+    @property
+    def given(self) -> Given:
+        """What the message that this plan adds was rendered from."""
         job = self._job
-        return shown_documents(job.order, self.labels, job.digests, job.request.blocks)
+        return Given(job.order, self.labels, job.digests, job.request.blocks)
 
     @cached_property
     def sources(self) -> Mapping[int, Source]:
@@ -129,9 +129,9 @@ class Plan(OnePerProcess):
         Give them to `citations` with an answer. A label that messages use for several texts is left out.
         """
         visible = self._job.visible
-        earlier = zip(visible.shown, visible.documents, strict=True)
-        read = [known or read_documents(*shown) for shown, known in earlier]
-        return MappingProxyType(sources_of([*read, self.documents]))
+        earlier = zip(visible.shown, visible.given, strict=True)
+        read = [read_documents(*shown) if given is None else shown_documents(given) for shown, given in earlier]
+        return MappingProxyType(sources_of([*read, shown_documents(self.given)]))
 
     @property
     def names_history(self) -> bool:

@@ -3,6 +3,7 @@
 from contextpilot_core.prompt.boundaries import is_structured
 from contextpilot_core.prompt.citations import (
     Citations,
+    Shown,
     citations,
     read_documents,
     shown_documents,
@@ -23,13 +24,14 @@ from contextpilot_core.prompt.messages import (
 )
 from contextpilot_core.prompt.note import COMPACT_LABELS, order_note
 from contextpilot_core.prompt.section import Section, Sections, render_bodies, render_in_place
-from contextpilot_core.prompt.visible import ForeignRecord, MessageRecord, Shown, Visible, foreign_record
+from contextpilot_core.prompt.visible import ForeignRecord, Given, MessageRecord, Visible, foreign_record
 
 __all__ = [
     "COMPACT_LABELS",
     "Citations",
     "Conversations",
     "ForeignRecord",
+    "Given",
     "HistoryDigest",
     "HistoryMessage",
     "KnownRecord",

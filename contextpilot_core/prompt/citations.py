@@ -1,17 +1,26 @@
 """From the labels in an answer back to the documents (docs: "Citations"). Pure."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from contextpilot_core.prompt.visible import MessageRecord, Shown
+from contextpilot_core.prompt.visible import Given, MessageRecord
 from contextpilot_core.types import ContextBlock, Source
 
 _T = TypeVar("_T")
 # A separator stands between any two numbers, so that there is one way to read them: an answer cannot make this slow.
 _MORE = r"\s?(?:,|;|&|and|, and)\s?(?:docs?\.?\s?)?\d{1,9}"
 _CITED = re.compile(rf"\[\s?docs?\.?\s?(\d{{1,9}}(?:{_MORE})*)\s?\]", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a label in one message stands for: the body's digest, and the caller's blocks that had it."""
+
+    label: int
+    digest: bytes
+    blocks: tuple[ContextBlock, ...]
 
 
 @dataclass(frozen=True)
@@ -38,16 +47,9 @@ def citations(answer: str, sources: Mapping[int, _T]) -> Citations[_T]:
     )
 
 
-def shown_documents(
-    order: Sequence[int],
-    labels: Sequence[int | None],
-    digests: Sequence[bytes],
-    blocks: Sequence[str | ContextBlock],
-) -> tuple[Shown, ...]:
-    """Return what the labels of one message stand for, with the blocks that were left out as repeats.
-
-    ``order`` and ``labels`` by place; ``digests`` and ``blocks`` by position in the caller's list.
-    """
+def shown_documents(given: Given) -> tuple[Shown, ...]:
+    """Return what the labels of one message stand for, with the blocks that were left out as repeats."""
+    order, labels, digests, blocks = given.order, given.labels, given.digests, given.blocks
     sent, alike = set(order), dict[bytes, list[int]]()
     for position, digest in enumerate(digests):
         alike.setdefault(digest, []).append(position)

@@ -1,5 +1,6 @@
 """The swap-in hook for LlamaIndex: one more node postprocessor, the last one in the list."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -7,9 +8,9 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import Field, PrivateAttr
 
 from contextpilot_core import ReuseEngine
-from contextpilot_integrations.llama_index.nodes import arranged, identity_block
+from contextpilot_integrations.llama_index.nodes import arranged, identity_block, llm_text
 from contextpilot_integrations.llama_index.sessions import find_session
-from contextpilot_integrations.reorder import OrderMemory, arrange
+from contextpilot_integrations.reorder import RANK, OrderMemory, OrderNotes, arrange
 
 
 class ContextPilotPostprocessor(BaseNodePostprocessor):
@@ -18,14 +19,15 @@ class ContextPilotPostprocessor(BaseNodePostprocessor):
         index.as_query_engine(node_postprocessors=[ContextPilotPostprocessor()])
 
     Nodes come back as copies: text, scores and ids as they were, nodes with the same text once, the original rank in
-    the metadata where no model sees it. Put it last: what comes behind it sees the new order.
+    the metadata where no model sees it. Put it last: what comes behind it sees the new order. The model is told nothing
+    of the order, unless a template of yours holds an `order_note`.
 
     engine: plans; share one between all that send prompts to the same model server.
     session_id, memory: name the conversation, whose documents keep their order from turn to turn. Above them stand
         ``contextpilot_integrations.session`` and ``instrument_tags({"session_id": ...})``.
     namespace: nothing crosses it.
 
-    ``copy.deepcopy`` shares engine, memory and orders. It cannot be pickled. ``to_dict`` leaves them out.
+    ``copy.deepcopy`` shares engine, memory, orders and notes. It cannot be pickled. ``to_dict`` leaves them out.
     """
 
     engine: ReuseEngine = Field(default_factory=ReuseEngine, exclude=True)
@@ -33,6 +35,7 @@ class ContextPilotPostprocessor(BaseNodePostprocessor):
     memory: Any = Field(default=None, exclude=True)
     namespace: str = "default"
     _orders: OrderMemory = PrivateAttr(default_factory=OrderMemory)
+    _notes: OrderNotes = PrivateAttr(default_factory=OrderNotes)
 
     @classmethod
     def class_name(cls) -> str:
@@ -42,6 +45,18 @@ class ContextPilotPostprocessor(BaseNodePostprocessor):
     def forget(self, session_id: str) -> bool:
         """Forget the order of a session: LlamaIndex's ``reset()`` does not reach here. Returns whether it was known."""
         return self._orders.forget(session_id, namespace=self.namespace)
+
+    def order_note(self, *, context_str: str | Sequence[str] = "", query_str: str = "", **others: Any) -> str:
+        """Return the note that tells the original order of relevance, for a prompt that shows all nodes of a call.
+
+            PromptTemplate("{context_str}{order_note} {query_str}", function_mappings={"order_note": hook.order_note})
+
+        LlamaIndex calls it with the variables of the template. It is "" where there is nothing to tell, and for every
+        prompt that shows only some of the nodes, or parts of them: in the response modes "refine" and "accumulate", in
+        "compact" and "tree_summarize" where not all nodes fit into one prompt, in a `CitationQueryEngine`.
+        """
+        context = context_str if isinstance(context_str, str) else "\n".join(context_str)
+        return self._notes.note(query_str, context)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -53,7 +68,11 @@ class ContextPilotPostprocessor(BaseNodePostprocessor):
             namespace=self.namespace,
             orders=self._orders,
         )
-        return arranged(nodes, arrangement)
+        given = arranged(nodes, arrangement)
+        shown = [item for item in given if llm_text(item).strip()]
+        query = "" if query_bundle is None else query_bundle.query_str
+        self._notes.keep(query, list(map(llm_text, shown)), [item.node.metadata[RANK] for item in shown])
+        return given
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from contextpilot_core import EngineConfig, TokenCounter
 from contextpilot_core.prompt import (
@@ -82,9 +82,11 @@ class ResultRenderer:
             else:
                 words = message_text({"content": message.content})
                 readable = bool(words) and isinstance(message, (HumanMessage, ToolMessage))
-                chain = _extended(chain, b"text" if readable else b"other", [words or repr(message.content)])
+                answer = isinstance(message, AIMessage)
+                kind = b"text" if readable else b"answer" if answer else b"other"
+                chain = _extended(chain, kind, [words or repr(message.content)])
                 content = words or message.content
-                read = self._known.get(chain, partial(foreign_record, content, readable=readable))
+                read = self._known.get(chain, partial(foreign_record, content, readable=readable, answer=answer))
                 foreign.append((read, words if readable else None))
             sent.append(message)
         return Rendering(tuple(sent), labelled)

@@ -15,7 +15,7 @@ from contextpilot_integrations.serving.chat import Entry, asked_of, record_of
 CONTEXT = "contextpilot"
 """Key in ``additional_kwargs`` of a user message of ours: its question and its documents. It is never sent."""
 
-_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system", "tool": "tool"}
 
 
 class MessageHistory(Protocol):

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextpilot_core.prompt.citations import citations, read_documents, shown_documents, sources_of
+from contextpilot_core.prompt.citations import Shown, citations, read_documents, shown_documents, sources_of
 from contextpilot_core.prompt.layout import BlockItem, render_context
 from contextpilot_core.prompt.messages import body_digest
-from contextpilot_core.prompt.visible import Shown, message_record
+from contextpilot_core.prompt.visible import Given, message_record
 from contextpilot_core.types import ContextBlock, Segment, Source
 
 KNOWN = {label: f"source {label}" for label in (1, 2, 3, 12)}
@@ -63,11 +63,11 @@ def test_documents_of_a_message_with_what_had_the_same_text():
     blocks = ["milk", block("tea", "a"), block("tea", "b"), "salt"]
     digests = [body_digest(text) for text in ("milk", "tea", "tea", "salt")]
     milk, tea = ContextBlock(text="milk"), (blocks[1], blocks[2])
-    assert shown_documents((1, 0, 3), (7, 8, None), digests, blocks) == (
+    assert shown_documents(Given((1, 0, 3), (7, 8, None), digests, blocks)) == (
         Shown(7, digests[1], tea),
         Shown(8, digests[0], (milk,)),
     )
-    both = shown_documents((1, 2), (1, 2), digests, blocks)  # without de-duplication, each has its own
+    both = shown_documents(Given((1, 2), (1, 2), digests, blocks))  # without de-duplication, each has its own
     assert [shown.blocks for shown in both] == [(blocks[1],), (blocks[2],)]
 
 
