@@ -121,7 +121,7 @@ with_source = PromptTemplate.from_template("[{title}, {source}, page {page}]\\n{
 
 RETRIEVER = {"retriever = search": "retriever = ContextPilotRetriever(base_retriever=search, engine=engine)"}
 
-LANGCHAIN = [
+PIPELINES = [
     SwapIn(
         "LCEL chain",
         """

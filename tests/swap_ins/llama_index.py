@@ -129,7 +129,7 @@ def chat_engine(name: str, made: str) -> SwapIn:
 
 WITH_HOOK = "search, node_postprocessors=postprocessors"
 
-LLAMA_INDEX = [
+PIPELINES = [
     *[query_engine(mode) for mode in ("compact", "refine", "tree_summarize", "simple_summarize", "accumulate")],
     SwapIn(
         "`RetrieverQueryEngine`, compact, small window",

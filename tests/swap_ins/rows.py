@@ -8,7 +8,4 @@ from tests.swap_ins.measure import Row, row
 
 @cache
 def rows() -> tuple[Row, ...]:
-    given = [*[(each, langchain.run) for each in langchain.LANGCHAIN]]
-    return tuple(
-        [row(each, run) for each, run in [*given, *[(each, llama_index.run) for each in llama_index.LLAMA_INDEX]]]
-    )
+    return tuple([row(each, module.run) for module in (langchain, llama_index) for each in module.PIPELINES])
