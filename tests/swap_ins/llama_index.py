@@ -48,7 +48,7 @@ def run(swap: SwapIn, swapped: bool) -> list[Turn]:
         result = names["ask"](question)
         turn = Turn(question, [chatml(messages) for messages in llm.messages[before:]], returned(result))
         if "sources" in names and swapped:
-            turn.sources = {label: found.node.node_id for label, found in names["sources"](result).items()}
+            turn.sources = {label: found[0].node.node_id for label, found in names["sources"](result).items()}
         turns.append(turn)
     return turns
 
@@ -188,7 +188,7 @@ LLAMA_INDEX = [
         """
         chat_engine = ContextChatEngine.from_defaults(search, llm=llm, system_prompt="Be brief.")
         ask = chat_engine.chat
-        sources = lambda response: chat_engine.sources
+        sources = lambda response: response.nodes_by_label
         """,
         {"ContextChatEngine.from_defaults(search,": "ContextPilotChatEngine.from_defaults(search, engine=engine,"},
     ),
@@ -197,7 +197,7 @@ LLAMA_INDEX = [
         """
         chat_engine = CondensePlusContextChatEngine.from_defaults(search, llm=llm)
         ask = chat_engine.chat
-        sources = lambda response: chat_engine.sources
+        sources = lambda response: response.nodes_by_label
         """,
         {
             "CondensePlusContextChatEngine.from_defaults(search,": "ContextPilotChatEngine.from_defaults("
