@@ -104,6 +104,13 @@ class Plan(OnePerProcess):
         return self._job.sections.labels(self.order)
 
     @property
+    def labels_given(self) -> tuple[int | None, ...]:
+        """The number of ``[Doc n]`` for every block of the caller's list, repeats included; None where it has none."""
+        digests = self._job.digests
+        shown = {digests[position]: label for position, label in zip(self.order, self.labels, strict=True)}
+        return tuple([shown.get(digest) for digest in digests])
+
+    @property
     def own_labels(self) -> tuple[int, ...]:
         """The labels of the blocks that this plan sends in full."""
         places = zip(self.order, self.labels, strict=True)

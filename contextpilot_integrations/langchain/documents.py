@@ -1,11 +1,13 @@
 """LangChain documents to blocks of the engine, and back as copies."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.documents import Document
+from langchain_core.prompts import BasePromptTemplate, format_document
 
-from contextpilot_core import ConfigError, ContextBlock, ReuseEngine, WindowScheduler
+from contextpilot_core import ConfigError, ContextBlock, ReuseEngine, Source, WindowScheduler
 from contextpilot_integrations.reorder import (
     PLACE,
     RANK,
@@ -18,14 +20,50 @@ from contextpilot_integrations.reorder import (
 )
 
 
-def as_block(document: Document) -> ContextBlock:
-    """Return a document as the engine sees it; its identity is the text alone."""
+@dataclass(frozen=True, kw_only=True)
+class DocumentBlock(ContextBlock):
+    """A document that goes into a prompt, with the document itself: so that whoever cites it gets it back."""
+
+    document: Document | None = field(default=None, compare=False, repr=False)
+
+
+def as_block(document: Document, prompt: BasePromptTemplate[str] | None = None) -> DocumentBlock:
+    """Return a document as the engine sees it; its identity is the text alone, or what ``prompt`` makes of it.
+
+    Raises:
+        ValueError: its metadata lack a variable of the prompt.
+    """
     title = document.metadata.get("title")
-    return ContextBlock(
-        text=document.page_content,
+    return DocumentBlock(
+        text=shown_text(document, prompt),
         id=document.id,
         title=title if isinstance(title, str) else None,
         metadata=document.metadata,
+        document=document,
+    )
+
+
+def shown_text(document: Document, prompt: BasePromptTemplate[str] | None) -> str:
+    """Return what a model is shown of a document. Raises `ValueError`, as `as_block`."""
+    return document.page_content if prompt is None else str(format_document(document, prompt))
+
+
+def document_of(source: Source) -> Document:
+    """Return the document that a label stands for, as in `one_source`.
+
+    Of a question that another process asked, id and metadata are known: its document has the text that the model saw.
+    """
+    return one_source(
+        [
+            block.document
+            if isinstance(block, DocumentBlock) and block.document is not None
+            else Document(
+                page_content=block.text,
+                id=None if block.id is None else str(block.id),
+                metadata={**({"title": block.title} if block.title else {}), **(block.metadata or {})},
+            )
+            for block in source.blocks
+        ]
     )
 
 

@@ -1,6 +1,14 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
-from contextpilot_integrations.serving.chat.entries import Asked, Entry, as_rendered, asked_of, record_of, sent
+from contextpilot_integrations.serving.chat.entries import (
+    Asked,
+    Entry,
+    as_rendered,
+    asked_of,
+    record_of,
+    sent,
+    stored_sources,
+)
 from contextpilot_integrations.serving.chat.locks import TurnLocks
 from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
@@ -22,4 +30,5 @@ __all__ = [
     "read_usage",
     "record_of",
     "sent",
+    "stored_sources",
 ]

@@ -16,7 +16,7 @@ class Asked:
     ``parts``: what the question had besides text (images ...). ``order``: that of its plan, None before it was planned.
     ``base``: digest of the history that its hints name or its labels go on from, "" for neither. ``tokens``: what our
     counter said of the whole prompt, to be compared with what the server says. ``frame``: what a template put before
-    the context, and what behind it, the question included; None for no template.
+    the context, and what behind it, the question included; None for no template. ``labels``: those of its plan.
     """
 
     query: str
@@ -26,6 +26,7 @@ class Asked:
     base: str = ""
     tokens: int = 0
     frame: tuple[str, str] | None = None
+    labels: tuple[int | None, ...] = ()
 
     @property
     def head(self) -> str:
@@ -56,6 +57,11 @@ class Entry:
         return self.message is None or self.message["role"] == "user"
 
     @property
+    def is_system(self) -> bool:
+        """Whether it tells the model how to behave."""
+        return self.message is not None and self.message["role"] in ("system", "developer")
+
+    @property
     def read(self) -> tuple[Message, ...]:
         """What the engine is shown."""
         parts = self.asked.parts if self.asked is not None else ()
@@ -77,11 +83,11 @@ def record_of(asked: Asked, text: str) -> dict[str, Any]:
 
     Of the metadata only what JSON can hold: that is for citing, and for a renderer.
     """
-    blocks = [block if isinstance(block, ContextBlock) else ContextBlock(text=block) for block in asked.blocks]
     return {
         "query": asked.query,
-        "blocks": [_kept(block) for block in blocks],
+        "blocks": [_kept(block) for block in map(_block, asked.blocks)],
         "order": list(asked.order or ()),
+        "labels": list(asked.labels),
         "tokens": asked.tokens,
         "base": asked.base,
         "shown": _words(text),
@@ -99,12 +105,14 @@ def asked_of(record: Any, text: str | None) -> Asked | None:
         order, shown = tuple(map(int, record.get("order") or ())) or None, record.get("shown")
         head, words = record.get("frame", (None, None))
         frame = (head, words) if "frame" in record else None
-        asked = Asked(record["query"], blocks, (), order, record.get("base", ""), int(record["tokens"]), frame)
+        base, labels = record.get("base", ""), tuple(record.get("labels", ()))
+        asked = Asked(record["query"], blocks, (), order, base, int(record["tokens"]), frame, labels)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None
     texts = [asked.query, asked.base, *[block.text for block in blocks], *[block.title or "" for block in blocks]]
     texts += asked.frame or ()
     known = all([isinstance(block.metadata, dict | None) for block in blocks])
+    known = known and all([isinstance(label, int | None) for label in labels])
     changed = shown is not None and (text is None or shown != _words(text))
     return asked if known and not changed and all([isinstance(each, str) for each in texts]) else None
 
@@ -135,13 +143,30 @@ def known_sources(sources: Mapping[int, Source], asked: Iterable[Asked], config:
     """Return ``sources`` with the blocks that were ``asked`` about, where an engine knew no more than their text."""
     bare = {source.block.text for source in sources.values() if source.block == ContextBlock(text=source.block.text)}
     found: dict[str, list[ContextBlock]] = {}
-    for block in [each for question in asked for each in question.blocks] if bare else ():
-        block = block if isinstance(block, ContextBlock) else ContextBlock(text=block)
+    for block in [_block(each) for question in asked for each in question.blocks] if bare else ():
         text = block.text if config.renderer is None else config.renderer(block)
         if text in bare:
             found.setdefault(text, []).append(block)
     named = [Shown(label, b"", tuple(found.get(each.block.text, each.blocks))) for label, each in sources.items()]
     return sources_of([named])
+
+
+def stored_sources(asked: Iterable[Asked]) -> Mapping[int, Source]:
+    """Return what the labels of questions stand for that somebody has kept, without the engine that planned them."""
+    return sources_of(
+        [
+            [
+                Shown(label, body_digest(block.text), (block,))
+                for block, label in zip(map(_block, question.blocks), question.labels, strict=False)
+                if label is not None
+            ]
+            for question in asked
+        ]
+    )
+
+
+def _block(block: str | ContextBlock) -> ContextBlock:
+    return block if isinstance(block, ContextBlock) else ContextBlock(text=block)
 
 
 def _words(text: str) -> str:
