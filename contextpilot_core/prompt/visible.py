@@ -13,7 +13,7 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import RenderedContext
 from contextpilot_core.prompt.spans import MessageProfile, paragraph_keys, profile, shows_block, sources_in
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import Segment, SpanSource
+from contextpilot_core.types import ContextBlock, Segment, SpanSource
 
 # A label alone on its line; of what may stand before it, nothing crosses a line, so the search stays linear.
 _LABEL_LINE = re.compile(r"^[^\S\n]*(?:[>*#|-][^\S\n]*)*\[Doc (\d{1,9})\][^\S\n]*$", re.MULTILINE)
@@ -47,6 +47,19 @@ class MessageRecord:
         return known
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a message was rendered from, for whoever asks what its labels stand for (`citations.shown_documents`).
+
+    ``order`` and ``labels`` by place; ``digests`` and ``blocks`` by position in the caller's list.
+    """
+
+    order: Sequence[int]
+    labels: Sequence[int | None]
+    digests: Sequence[bytes]
+    blocks: Sequence[str | ContextBlock]
+
+
 @dataclass(frozen=True)
 class ForeignRecord:
     """What is known of a message that we did not render, or no longer know.
@@ -64,11 +77,15 @@ Known = MessageRecord | ForeignRecord
 
 @dataclass(frozen=True)
 class Visible:
-    """What the messages of one request show, in the order of the messages."""
+    """What the messages of one request show, in the order of the messages.
+
+    ``given``: what every message in ``shown`` was rendered from, None where only other processes know.
+    """
 
     shown: tuple[tuple[MessageRecord, str], ...] = ()
     foreign: tuple[tuple[ForeignRecord, str | None], ...] = ()
     known: tuple[tuple[bytes, Known], ...] = ()
+    given: tuple[Given | None, ...] = ()
 
     @cached_property
     def unclear(self) -> frozenset[int]:

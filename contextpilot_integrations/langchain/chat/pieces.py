@@ -28,6 +28,11 @@ class Pieces:
             self._usage |= usage
 
     @property
+    def is_empty(self) -> bool:
+        """Whether none has come so far."""
+        return self._whole is None
+
+    @property
     def message(self) -> Any:
         """What the pieces add up to, a message if they are messages; None without any."""
         whole = self._whole if self._whole is None else message_chunk_to_message(self._whole)

@@ -56,10 +56,10 @@ def test_the_usage_is_that_of_the_whole_answer(usages, expected):
 
 
 def test_nothing_adds_up_to_nothing_and_one_message_to_itself():
-    assert Pieces().message is None
+    assert (Pieces().message, Pieces().is_empty) == (None, True)
     pieces, whole = Pieces(), AIMessage("so", usage_metadata=usage(100, 1))
     pieces.add(whole)  # a model that cannot stream
-    assert pieces.message == whole
+    assert (pieces.message, pieces.is_empty) == (whole, False)
 
 
 def test_what_is_no_message_is_left_to_whoever_refuses_it():
