@@ -39,7 +39,7 @@ class AsyncChatCalls(Asking[Awaitable[ChatResult], Awaitable[AsyncChatStream], A
         return AsyncChatStream(self._run(question, shown=True))
 
     async def _run(self, question: Question, *, shown: bool) -> AsyncGenerator[str | ChatResult, None]:
-        async with self._chats.sessions.aheld(question.namespace, question.session_id) as (conversation, keep):
+        async with self._chats.sessions.aheld(question.namespace, question.session_id) as (conversation, held):
             for attempt in self._chats.attempts(question, conversation):
                 with attempt:
                     async with in_turn(attempt):
@@ -50,7 +50,7 @@ class AsyncChatCalls(Asking[Awaitable[ChatResult], Awaitable[AsyncChatStream], A
                             if text and shown:
                                 attempt.seen = True
                                 yield text
-                                keep()
+                                held.keep()
                     result = attempt.turn.finish(await _tokens(attempt))
                     break
         yield result

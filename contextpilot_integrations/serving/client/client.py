@@ -37,7 +37,7 @@ class ChatCalls(Asking[ChatResult, ChatStream, ChatStream]):
 
     def _run(self, question: Question, *, shown: bool) -> Generator[str | ChatResult, None, None]:
         """Yield the pieces of the answer, if they are to be ``shown``, and the result."""
-        with self._chats.sessions.held(question.namespace, question.session_id) as (conversation, keep):
+        with self._chats.sessions.held(question.namespace, question.session_id) as (conversation, held):
             for attempt in self._chats.attempts(question, conversation):
                 with attempt:
                     with closing_stream(_open(attempt)) as chunks:
@@ -46,7 +46,7 @@ class ChatCalls(Asking[ChatResult, ChatStream, ChatStream]):
                             if text and shown:
                                 attempt.seen = True
                                 yield text
-                                keep()
+                                held.keep()
                     result = attempt.turn.finish(_tokens(attempt))
                     break
         yield result

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from contextpilot_core import ContextBlock, Message, Observation, Plan, PromptTokens, Source
-from contextpilot_integrations.serving.chat import SALT, Asked, Entry, Setting, Turn, Usage, read_usage
+from contextpilot_integrations.serving.chat import SALT, Asked, Entry, Setting, Turn, Usage, read_usage, says_something
 from contextpilot_integrations.serving.client.conversation import Conversation
 from contextpilot_integrations.serving.tokens import PromptTokenizer, read_token_ids
 
@@ -111,7 +111,7 @@ class ClientTurn:
 
     def feed(self, chunk: Any) -> str:
         """Take one chunk of the stream; return the text that it adds to the answer."""
-        self._usage = _merged(self._usage, read_usage(chunk))
+        self._usage = self._usage.updated(read_usage(chunk))
         if self._token_ids is None:
             self._token_ids = read_token_ids(chunk)
         choice = next((c for c in getattr(chunk, "choices", None) or () if getattr(c, "index", 0) == 0), None)
@@ -150,7 +150,7 @@ class ClientTurn:
         message: dict[str, Any] = {"role": "assistant", "content": answer}
         if self._tool_calls:
             message["tool_calls"] = [call for _, call in sorted(self._tool_calls.items())]
-        elif self._finish_reason is not None and not self._question.is_text:
+        elif self._finish_reason is not None and not self._question.is_text and says_something(answer):
             self._remember(message)
         return ChatResult(
             answer=answer,
@@ -182,10 +182,6 @@ def _answer_tokens(options: Mapping[str, Any]) -> int:
 def may_refuse(error: Exception) -> bool:
     """Whether ``error`` is a server's refusal of the request, which something that was `Asked` may have caused."""
     return getattr(error, "status_code", None) in REFUSED
-
-
-def _merged(old: Usage, new: Usage) -> Usage:
-    return replace(old, **{name: value for name, value in vars(new).items() if value is not None})
 
 
 def _reasoning(delta: Any) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from contextpilot_integrations.serving.client.client import ContextPilotClient
 from contextpilot_integrations.serving.client.turn import may_refuse
-from tests.integrations.chat_server import breaking_off, good, refusing
+from tests.integrations.chat_server import breaking_off, good, refusing, reporting
 from tests.integrations.serving.client.faces import (
     IMAGE,
     MILK,
@@ -112,20 +112,6 @@ def test_text_parts_hide_no_block_and_move_no_label(chat):
     assert result.plan.labels == (2, 3)
 
 
-def reporting(*usages):
-    """A stream whose chunks carry these usages, as servers with continuous statistics send them."""
-
-    def behave(exchange):
-        exchange.start()
-        exchange.chunk({"role": "assistant", "content": None})
-        for usage in usages:
-            exchange.chunk({"content": "so "}, usage=usage)
-        exchange.chunk({}, "stop")
-        exchange.end()
-
-    return behave
-
-
 def usage_of(cached, completion=1):
     return {"prompt_tokens": 100, "completion_tokens": completion, "prompt_tokens_details": {"cached_tokens": cached}}
 
@@ -201,11 +187,14 @@ def test_an_answer_with_any_finish_reason_is_remembered(chat, server, reason):
     assert chat.client.history("u") == (*result.prompt, {"role": "assistant", "content": "so"})
 
 
-def test_an_empty_answer_that_ended_is_a_turn_without_a_first_token(chat, server):
-    server.script = [streaming(({"role": "assistant"}, None), ({}, "stop"))]
+@pytest.mark.parametrize("delta", [{}, {"content": " \n"}, {"reasoning_content": "Hm, until max_tokens"}])
+def test_an_answer_that_says_nothing_is_no_turn(chat, server, delta):
+    server.script = [streaming(({"role": "assistant"}, None), (delta, None), ({}, "length")), good()]
     result = chat([TEA], "?", session_id="u")
-    assert (result.answer, result.ttft_ms) == ("", None)
-    assert contents(chat.client.history("u"))[1:] == [""]
+    assert (result.answer.strip(), result.finish_reason) == ("", "length")
+    assert chat.client.history("u") == ()
+    assert chat([TEA], "again?", session_id="u").plan.hints == ()
+    assert all(message["content"] for message in server.requests[-1]["messages"])
 
 
 @pytest.mark.parametrize("delta", [{"reasoning_content": "hm"}, {"reasoning": "hm"}, calling(0, id="a")[0]])
