@@ -31,6 +31,9 @@ from contextpilot_core.types import (
     Served,
 )
 
+__version__ = "0.1.0"
+"""Of the distribution ``contextpilot-rag``, with both packages; nothing else says it."""
+
 __all__ = [
     "BatchPlan",
     "ConfigError",
@@ -61,5 +64,6 @@ __all__ = [
     "TooManyContextsError",
     "TraceError",
     "WindowScheduler",
+    "__version__",
     "estimate_tokens",
 ]
