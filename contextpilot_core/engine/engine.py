@@ -8,6 +8,7 @@ from typing import Any
 from contextpilot_core.checks import shown
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.batch import learn, plan_batch
+from contextpilot_core.engine.clock import Clock
 from contextpilot_core.engine.namespaces import Namespaces
 from contextpilot_core.engine.observer import Observer, Told
 from contextpilot_core.engine.windows import plan_window
@@ -62,10 +63,9 @@ class ReuseEngine(OnePerProcess):
                 raise ConfigError(f"{name}={shown(value)} must be callable, or None for the default; give a function")
         self._config = config or EngineConfig()
         count = estimate_tokens if token_counter is None else checked(token_counter)
-        clock = clock or time.monotonic
-        self._clock, self._told = clock, None if observer is None else Told(observer)
-        self._weigh, self._reports = Weights(count), CacheReports(self._config, mirror, clock)
-        self._namespaces = Namespaces(self._config, count, clock, self._reports, journal)
+        self._clock, self._told = Clock(clock or time.monotonic), None if observer is None else Told(observer)
+        self._weigh, self._reports = Weights(count), CacheReports(self._config, mirror, self._clock)
+        self._namespaces = Namespaces(self._config, count, self._clock, self._reports, journal)
         if journal is not None and self._namespaces.shared is not None:
             journal.open(self._namespaces.shared)
         if observer is not None:
@@ -111,7 +111,7 @@ class ReuseEngine(OnePerProcess):
                 once (`RequestTypeError` for a wrong type); nothing was changed.
             DuplicateRequestError: ``request_id`` is live in this namespace; nothing was changed.
         """
-        started = self._clock()
+        started = self._clock.ask()
         request = ContextRequest(
             blocks=blocks,  # type: ignore[arg-type]  # any iterable: prepare() makes it a tuple
             query=query,
@@ -136,7 +136,7 @@ class ReuseEngine(OnePerProcess):
         request is refused, none was planned.
         """
         _check_flag("commit", commit)
-        started = self._clock()
+        started = self._clock.ask()
         batch = plan_batch(self._namespaces, self._prepare(requests), self._config, commit=commit)
         self._planned(batch.plans, started)
         return batch
@@ -147,7 +147,7 @@ class ReuseEngine(OnePerProcess):
         Made for windows of up to some hundred requests. Raises as `plan_batch`.
         """
         _check_flag("commit", commit)
-        started = self._clock()
+        started = self._clock.ask()
         batch = plan_window(self._namespaces, self._prepare(requests), self._config, commit=commit)
         self._planned(batch.plans, started)
         return batch
@@ -168,6 +168,7 @@ class ReuseEngine(OnePerProcess):
         Raises:
             RequestError: the request breaks a rule (`RequestTypeError` for a wrong type).
         """
+        self._clock.ask()
         return self._namespaces.expect(prepare(request, self._config, self._weigh, seal=self._namespaces.seal))
 
     def commit(self, plan: Plan) -> bool:
@@ -175,10 +176,12 @@ class ReuseEngine(OnePerProcess):
 
         Returns False, and changes nothing, for a plan that was abandoned, expired, evicted or reset.
         """
+        self._clock.ask()
         return self._namespaces.commit(plan)
 
     def abandon(self, plan: Plan) -> bool:
         """Take back a plan in flight that was not sent. Returns False, and changes nothing, when it is not."""
+        self._clock.ask()
         return self._namespaces.abandon(plan)
 
     def observe(self, plan: Plan, served: Served) -> Observation:
@@ -186,6 +189,7 @@ class ReuseEngine(OnePerProcess):
 
         With ``served.tokens`` the view learns where the blocks of the prompt lie in the engine's KV blocks.
         """
+        self._clock.ask()
         observation = self._namespaces.observe(plan, served)
         if self._told is not None:
             self._told.observed(plan, observation)
@@ -223,10 +227,12 @@ class ReuseEngine(OnePerProcess):
         Nothing counts as cached by this. Learnt orders stay until `reset`. It pays where later traffic resembles the
         earlier one, less so for bursts on one topic in a small cache. Raises as `plan`.
         """
+        self._clock.ask()
         learn(self._namespaces, self._prepare(requests))
 
     def stats(self) -> EngineStats:
         """Return the counters and the present size of the state, over all namespaces."""
+        self._clock.ask()
         return self._namespaces.stats()
 
     def check_integrity(self) -> None:
@@ -241,9 +247,7 @@ class ReuseEngine(OnePerProcess):
                 (key,) = body_digests([text], self._namespaces.seal)
                 self._namespaces.remember(plan, key, record)
         if self._told is not None and plans:
-            seconds = (self._clock() - started) / len(plans)
-            for plan in plans:
-                self._told.planned(plan, seconds)
+            self._told.planned(plans, lambda: self._clock.ask() - started)
 
     def _prepare(self, requests: Iterable[ContextRequest]) -> list[Job]:
         if isinstance(requests, (ContextRequest, str)) or not isinstance(requests, Iterable):
