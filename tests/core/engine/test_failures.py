@@ -161,7 +161,9 @@ def test_calls_for_many_requests_that_break_off_leave_nothing(seed: int, call: s
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(0, 10**6), st.integers(0, 40), st.sampled_from(["plan", "batch", "evict", "reset", "same id"]))
+@given(
+    st.integers(0, 10**6), st.integers(0, 40), st.sampled_from(["plan", "batch", "evict", "reset", "check", "same id"])
+)
 def test_what_a_caller_gives_may_call_the_engine(seed: int, calls: int, inner: str) -> None:
     given = Given()
     engine = made(given, seed)
@@ -170,6 +172,7 @@ def test_what_a_caller_gives_may_call_the_engine(seed: int, calls: int, inner: s
         "batch": lambda: engine.plan_batch([ContextRequest(blocks=step["blocks"])] * 2),
         "evict": lambda: engine.evict([f"mine-{number}" for number in range(12)]),
         "reset": engine.reset,
+        "check": engine.check_integrity,
         "same id": lambda: engine.plan(["other"], request_id=step["request_id"], namespace=step["namespace"]),
     }
     given.then = actions[inner]
