@@ -24,7 +24,14 @@ from contextpilot_core.prompt.messages import (
 )
 from contextpilot_core.prompt.note import COMPACT_LABELS, order_note
 from contextpilot_core.prompt.section import Section, Sections, render_bodies, render_in_place
-from contextpilot_core.prompt.visible import ForeignRecord, Given, MessageRecord, Visible, foreign_record
+from contextpilot_core.prompt.visible import (
+    ForeignRecord,
+    Given,
+    MessageRecord,
+    Visible,
+    foreign_record,
+    label_lines,
+)
 
 __all__ = [
     "COMPACT_LABELS",
@@ -51,6 +58,7 @@ __all__ = [
     "foreign_record",
     "history_of",
     "is_structured",
+    "label_lines",
     "message_text",
     "order_note",
     "plain",
