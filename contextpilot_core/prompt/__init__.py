@@ -21,6 +21,7 @@ from contextpilot_core.prompt.messages import (
     history_of,
     message_text,
     plain,
+    sendable,
 )
 from contextpilot_core.prompt.note import COMPACT_LABELS, order_note
 from contextpilot_core.prompt.section import Section, Sections, render_bodies, render_in_place
@@ -65,6 +66,7 @@ __all__ = [
     "read_documents",
     "render_bodies",
     "render_in_place",
+    "sendable",
     "shown_documents",
     "sources_of",
 ]

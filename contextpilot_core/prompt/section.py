@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import BlockItem, HintItem, RenderedContext, render_context
-from contextpilot_core.prompt.messages import body_digest, distinct
+from contextpilot_core.prompt.messages import body_digest, distinct, sendable
 from contextpilot_core.prompt.spans import Marks, common_marks, split_blocks
 from contextpilot_core.prompt.visible import NOTHING, MessageRecord, Visible, label_lines, message_record
 from contextpilot_core.tokens import TokenCounter
@@ -136,7 +136,7 @@ def render_bodies(
     visible = _doubting(visible, bodies)
     hints = visible.hints(positions, bodies, digests, tokens, config, count)
     section = Sections(bodies, positions, hints, visible, config, count).section(positions)
-    return section.context.text, section.record(digests)
+    return sendable(section.context.text), section.record(digests)
 
 
 def render_in_place(
@@ -165,6 +165,7 @@ def render_in_place(
                 own.setdefault(digests[place], fresh)
                 fresh += 1
     section = Sections(bodies, places, hints, visible, config, count).section(places, around)
+    section = replace(section, context=replace(section.context, text=sendable(section.context.text)))
     return section, section.record(digests, rest=rest)
 
 
