@@ -11,7 +11,7 @@ from functools import cached_property
 
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import RenderedContext
-from contextpilot_core.prompt.spans import MessageProfile, paragraph_keys, profile, shows_block, sources_in
+from contextpilot_core.prompt.spans import MessageProfile, Paragraphs, profile, sources_in
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import ContextBlock, Segment, SpanSource
 
@@ -124,10 +124,11 @@ class Visible:
 
     def shows_unlabelled(self, body: str) -> bool:
         """Tell whether a message that we did not render holds ``body`` as a whole (docs: rule 1b)."""
-        if not self.readable:
-            return False
-        keys = paragraph_keys(body)
-        return any(shows_block(text, profile, body, keys) for profile, text in self.readable)
+        return bool(self.readable) and self._paragraphs.show(body)
+
+    @cached_property
+    def _paragraphs(self) -> Paragraphs:
+        return Paragraphs(self.readable)
 
     def hints(
         self,
