@@ -182,8 +182,7 @@ class Plan(OnePerProcess):
         """The text of the message that `messages` ends with, and what it shows; None for nothing to remember."""
         if not self.request.remember or not self.order:
             return None
-        rest = self.message_text[len(self.context.text) :]
-        return self.message_text, self.section.record(self._job.digests, rest=rest, path=self._job.path)
+        return self.message_text, self.section.record(self._job.digests, self._job.path)
 
     @property
     def shared_prefix_end(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ _JSON_KEY = re.compile(r'"\s*:')
 _STARTS = re.compile(r"\n\s*|[.!?…][\"'”’)\]]*\s+|[。！？]\s*")
 _ENDS = re.compile(r"(?=\n)|[.!?…][\"'”’)\]]*(?=\s|\Z)|[。！？]")
 _WORD_EDGE = re.compile("(?<=[\\s\u2e80-\U0010ffff])|(?=\\s)")  # from U+2E80 on scripts mostly have no spaces
-_CHUNK = 64
+_SHORT_WORD = 8
 
 
 def is_structured(body: str) -> bool:
@@ -67,10 +67,13 @@ def _last_boundary(body: str, low: int, high: int) -> int:
     ends = [stop.end() for stop in _ENDS.finditer(body, low, high + 1) if low <= stop.end() <= high]
     if ends:
         return ends[-1]
-    for top in range(high, low - 1, -_CHUNK):  # backwards, as the last is asked for: most words are short
-        edges = list(_word_edges(body, max(low, top - _CHUNK + 1), top))
+    step = _SHORT_WORD
+    while high >= low:  # backwards, as the last one is asked for
+        first = max(low, high - step)
+        edges = list(_word_edges(body, first, high))
         if edges:
             return edges[-1]
+        high, step = first - 1, 2 * step
     return -1
 
 

@@ -23,6 +23,7 @@ class Section:
     """Documents in the order of the prompt.
 
     order: positions in the caller's list. labels: numbers of ``[Doc n]``; for hints the target's, which may be None.
+    doubtful: labels that the documents, or what stands beside them, seem to show, too.
     """
 
     order: tuple[int, ...]
@@ -30,15 +31,14 @@ class Section:
     segments: Segments
     hints: Mapping[int, int | None]
     context: RenderedContext
+    doubtful: frozenset[int] = frozenset()
 
-    def record(
-        self, digests: Sequence[bytes], *, rest: str = "", path: tuple[tuple[bytes, int], ...] = ()
-    ) -> MessageRecord:
-        """Return what a message shows that begins with this section; ``rest``, ``path``: as in `message_record`."""
+    def record(self, digests: Sequence[bytes], path: tuple[tuple[bytes, int], ...] = ()) -> MessageRecord:
+        """Return what a message shows that begins with this section; ``path``: as in `MessageRecord`."""
         places = zip(self.order, self.labels, self.segments, strict=True)
         sent = [(digests[position], label or 0, run) for position, label, run in places if position not in self.hints]
         hinted = [self.hints[position] for position in self.order if position in self.hints]
-        return message_record(sent, hinted, self.context, rest, path)
+        return message_record(sent, hinted, self.context, self.doubtful, path)
 
 
 class Sections:
@@ -96,7 +96,7 @@ class Sections:
             span_hint=config.span_hint,
             around=around,
         )
-        return Section(order, labels, segments, self._hints, context)
+        return Section(order, labels, segments, self._hints, context, self._visible.doubtful)
 
     def _segments(self, order: tuple[int, ...]) -> Segments:
         bodies, hints = self._bodies, self._hints
@@ -166,7 +166,7 @@ def render_in_place(
                 fresh += 1
     section = Sections(bodies, places, hints, visible, config, count).section(places, around)
     section = replace(section, context=replace(section.context, text=sendable(section.context.text)))
-    return section, section.record(digests, rest=rest)
+    return section, section.record(digests)
 
 
 def _doubting(visible: Visible, texts: Sequence[str]) -> Visible:

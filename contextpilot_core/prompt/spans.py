@@ -6,7 +6,7 @@ Whatever a hash finds is verified on the text, character by character: a collisi
 import re
 import zlib
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -189,13 +189,15 @@ class _Shown:
 
     def add_literal(self, label: int, segments: Sequence[Segment], marks: Marks) -> None:
         """Append the literal segments of a block, with those of its anchors that lie inside one."""
+        if len(segments) == 1 and segments[0].label is None:
+            return self.add(label, segments[0].text, marks)
         start = first = 0
         for segment in segments:
             end = start + len(segment.text)
-            last = bisect_right(marks, end - GRAM, first, key=_offset)
+            last = bisect_left(marks, (end - GRAM + 1,), first)
             if segment.label is None:
                 self.add(label, segment.text, [(at - start, key) for at, key in marks[first:last]])
-            first = bisect_left(marks, end, last, key=_offset)
+            first = bisect_left(marks, (end,), last)
             start = end
 
 
@@ -274,7 +276,3 @@ def _grow(equal: Callable[[int], bool], limit: int) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _offset(mark: tuple[int, int]) -> int:
-    return mark[0]

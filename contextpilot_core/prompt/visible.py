@@ -196,15 +196,15 @@ def message_record(
     blocks: Sequence[tuple[bytes, int, tuple[Segment, ...]]],
     hinted: Sequence[int | None],
     context: RenderedContext,
-    rest: str = "",
+    doubtful: frozenset[int] = frozenset(),
     path: tuple[tuple[bytes, int], ...] = (),
 ) -> MessageRecord:
-    """Record what a rendered message shows: (digest, label, segments) of sent blocks, labels of hints, other text."""
+    """Record what a rendered message shows: (digest, label, segments) of sent blocks, labels of hints, and doubts."""
     named = [segment.label or 0 for _, _, run in blocks for segment in run] + [label or 0 for label in hinted]
     return MessageRecord(
         labels=tuple([(digest, label) for digest, label, run in blocks if len(run) == 1 and run[0].label is None]),
         rendered=frozenset(label for _, label, _ in blocks),
-        doubtful=label_lines([rest, *["".join([segment.text for segment in run]) for _, _, run in blocks]]),
+        doubtful=doubtful,
         highest=max(named + [label for _, label, _ in blocks], default=0),
         path=path,
         pieces=context.pieces,
@@ -217,7 +217,8 @@ def label_lines(texts: Iterable[str]) -> frozenset[int]:
 
 
 def _label_lines(text: str) -> Iterable[re.Match[str]]:
-    return _LABEL_LINE.finditer(text) if "[Doc " in text else ()
+    # One character is found far sooner than five, and most texts have none.
+    return _LABEL_LINE.finditer(text) if "[" in text and "[Doc " in text else ()
 
 
 def _texts(content: object) -> Iterator[str]:

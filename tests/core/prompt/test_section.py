@@ -34,13 +34,12 @@ def talk(*bodies: str, config: EngineConfig = CONFIG) -> Visible:
 
 
 def test_documents_as_they_stand_in_a_prompt():
-    section = sections("tea", "a === b", "milk").section((2, 1))
+    new = Visible(doubtful=frozenset({8}))
+    section = sections("tea", "a === b", "milk", visible=new).section((2, 1))
     assert section.context.text == "[Doc 1]\n===\nmilk\n===\n[Doc 2]\n====\na === b\n===="
     assert (section.order, section.labels) == ((2, 1), (1, 2))
     assert section.segments == ((Segment("milk"),), (Segment("a === b"),))
-    record = section.record(
-        [body_digest(text) for text in ("tea", "a === b", "milk")], rest="\n[Doc 8]", path=((b"p", 3),)
-    )
+    record = section.record([body_digest(text) for text in ("tea", "a === b", "milk")], path=((b"p", 3),))
     assert dict(record.labels) == {body_digest("milk"): 1, body_digest("a === b"): 2}
     assert (record.rendered, record.doubtful, record.highest, record.path) == ({1, 2}, {8}, 2, ((b"p", 3),))
     assert [section.context.text[start : start + length] for _, start, length in record.pieces] == ["milk", "a === b"]

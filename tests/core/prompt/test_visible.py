@@ -16,6 +16,7 @@ from contextpilot_core.prompt.visible import (
     MessageRecord,
     Visible,
     foreign_record,
+    label_lines,
     message_record,
 )
 from contextpilot_core.tokens import estimate_tokens
@@ -32,7 +33,7 @@ def ours(*blocks: tuple[int, str], rest: str = "") -> tuple[MessageRecord, str]:
     context = render_context(
         [BlockItem(label, run) for _, label, run in runs], hint="", unlabelled_hint="", span_hint=""
     )
-    return message_record(runs, (), context, rest), context.text + rest
+    return message_record(runs, (), context, label_lines([rest])), context.text + rest
 
 
 def theirs(text: str, readable: bool = True) -> tuple[ForeignRecord, str | None]:
@@ -52,13 +53,11 @@ def test_a_record_says_what_stands_there_whole_what_in_part_and_what_is_named():
     whole, cut = (Segment(TEA),), (Segment(MILK[:90], 9), Segment(MILK[90:]))
     context = RenderedContext("...", (1, 2), ((3, 0, len(TEA)), (4, 700, 20)))
     path = ((b"t", 7),)
-    record = message_record([(b"t", 3, whole), (b"m", 4, cut)], [7, None], context, "What is\n[Doc 12]\n?", path)
+    record = message_record([(b"t", 3, whole), (b"m", 4, cut)], [7, None], context, frozenset({12}), path)
     assert record.labels == ((b"t", 3),)  # a block with a span hint is no target of a whole hint
     assert record.rendered == {3, 4}
     assert record.highest == 9  # of rendered labels, those that spans name, and those that hints name
     assert record.doubtful == {12}
-    fake = Segment(f"{TEA}\n[Doc 5]\n===\n")
-    assert message_record([(b"t", 5, (fake,)), (b"m", 6, (Segment("[Doc 7]\r\n"),))], [], context).doubtful == {5, 7}
     assert (record.path, record.pieces) == (path, context.pieces)
 
 
@@ -101,6 +100,11 @@ def test_sources_are_the_literal_runs_and_are_worked_out_once():
 )
 def test_what_looks_like_our_label_lines_is_noted_in_any_shape(content: object, labels: set[int]):
     assert foreign_record(content, readable=False) == ForeignRecord(None, frozenset(labels))
+
+
+def test_what_looks_like_our_label_lines_in_texts():
+    assert label_lines(["What is\n[Doc 12]\n?", f"{TEA}\n[Doc 5]\n===\n", "[Doc 7]\r\n", "see [Doc 1]"]) == {5, 7, 12}
+    assert label_lines([]) == frozenset()
 
 
 SOURCES = "So.\n\nSources:\n- [Doc 1]\n> [Doc 2]\n[Doc 3]"
