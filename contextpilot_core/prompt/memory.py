@@ -98,19 +98,18 @@ class Conversations:
         with self._lock:
             self.forget_old()
             remembered = [self.get(message.key) or self._known.get(message.key) for message in history]
-            documents = [self._given.get(message.key) for message in history]
         shown: list[tuple[MessageRecord, str]] = []
         foreign: list[tuple[ForeignRecord, str | None]] = []
         known: list[tuple[bytes, Known]] = []
         given: list[Given | None] = []
-        for message, found, own in zip(history, remembered, documents, strict=True):
+        for message, found in zip(history, remembered, strict=True):
             if found is None:
                 content = message.message.get("content") if message.text is None else message.text
                 answer = message.message["role"] in ANSWER_ROLES
                 found = foreign_record(content, readable=message.text is not None, answer=answer)
             if isinstance(found, MessageRecord):
                 shown.append((found, message.text or ""))
-                given.append(own)
+                given.append(self._given.get(message.key))  # what is gone meanwhile is read from the message
             else:
                 foreign.append((found, message.text))
             known.append((message.key, found))

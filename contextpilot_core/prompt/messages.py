@@ -109,7 +109,7 @@ def history_of(messages: Sequence[Message], instructions: str, seal: Seal) -> tu
 
 
 def _history_message(message: Message, seal: Seal) -> HistoryMessage:
-    message = _Copy().of(message)
+    message = _copied(message)
     text = message_text(message)
     text_digest = None if text is None else body_digest(text)
     digest = seal(message_digest(message, text_digest))
@@ -118,31 +118,41 @@ def _history_message(message: Message, seal: Seal) -> HistoryMessage:
     return HistoryMessage(digest, seal(text_digest), text, message)
 
 
-class _Copy:
-    """One copy of a message, as callers may change theirs before we render; what could not be sent is refused here.
+def _copied(message: Message) -> dict[str, Any]:
+    """Return a message with all of its mappings and lists copied, as callers may change theirs before we render.
 
-    Values that share a part many times over are counted as they would be written.
+    Raises:
+        RequestError: it could not be sent: it has no end, or holds a number that cannot be written.
     """
+    copy: _Copy | None = None
+    found = {}
+    for key, value in message.items():
+        if not isinstance(value, str) or not value.isascii():
+            copy = copy or _Copy()
+            value = copy.of(value, 0)
+        found[key] = value
+    return found
+
+
+class _Copy:
+    """The copy of one message; values that share a part many times over are counted as they would be written."""
 
     def __init__(self) -> None:
         self._left = _MOST_VALUES
 
-    def of(self, message: Message) -> dict[str, Any]:
-        """Return the message with all of its mappings and lists copied."""
-        return {key: self._value(value, 0) for key, value in message.items()}
-
-    def _value(self, value: Any, depth: int) -> Any:
+    def of(self, value: Any, depth: int) -> Any:
+        """Return a copy of a value that stands so deep in the message."""
         if isinstance(value, str):
             return sendable(value)
         self._left -= 1
         if depth > _DEEPEST or self._left < 0:
             raise RequestError(_ENDLESS)
         if isinstance(value, (dict, Mapping)):
-            return {key: self._value(entry, depth + 1) for key, entry in value.items()}
+            return {key: self.of(entry, depth + 1) for key, entry in value.items()}
         if isinstance(value, list):
-            return [self._value(entry, depth + 1) for entry in value]
+            return [self.of(entry, depth + 1) for entry in value]
         if isinstance(value, tuple):
-            return tuple([self._value(entry, depth + 1) for entry in value])
+            return tuple([self.of(entry, depth + 1) for entry in value])
         if isinstance(value, int) and value.bit_length() > _MOST_BITS:
             raise RequestError(f"a message holds a whole number of {value.bit_length()} bits; give it as text")
         return value
