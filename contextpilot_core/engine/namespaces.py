@@ -1,6 +1,5 @@
 """The namespaces of one engine behind one lock: where requests are opened, settled and found again."""
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
@@ -13,7 +12,7 @@ from contextpilot_core.engine.counters import Counters
 from contextpilot_core.engine.namespace import Namespace
 from contextpilot_core.errors import RequestTypeError
 from contextpilot_core.journal import Journal, Recorded, Reset, SharedState
-from contextpilot_core.mirror import CacheReports
+from contextpilot_core.mirror import CacheReports, ProcessLock
 from contextpilot_core.plan import Job, Order, Plan
 from contextpilot_core.prompt import MessageRecord, plain
 from contextpilot_core.tokens import TokenCounter
@@ -34,7 +33,7 @@ class Namespaces:
         reports: CacheReports,
         journal: Journal | None,
     ) -> None:
-        self._lock = threading.RLock()
+        self._lock = ProcessLock(self._forked)
         self._config, self._count, self._clock, self._reports = config, count, clock, reports
         self.shared = None if journal is None else SharedState(config, journal, self._lock, self)
         self.seal = plain if journal is None else journal.seal
@@ -226,6 +225,13 @@ class Namespaces:
             namespace.index.keep_live()
 
     # --------------------------------------------------------------------------------------------------------------
+
+    def _forked(self, torn: bool) -> None:
+        """In a forked child: where a thread of the parent was in the middle of a change, forget what it changed."""
+        if torn:
+            self.forgotten(None)
+            if self.shared is not None:
+                self.shared.restart()
 
     def _new_ids(self) -> Iterator[str]:
         """Return the names of requests without one, those of this worker."""
