@@ -15,7 +15,7 @@ class ProcessLock(AbstractContextManager[None]):
     tells whether there was such a change. A fork whose child never takes the lock costs nothing.
     """
 
-    def __init__(self, forked: Callable[[bool], None]) -> None:
+    def __init__(self, forked: Callable[[bool], object] = lambda torn: None) -> None:
         self._forked = forked
         self._lock = threading.RLock()
         self._torn: bool | None = None  # in a child that has not taken it yet: whether a thread left it held
