@@ -65,10 +65,10 @@ class ReuseEngine(OnePerProcess):
         self._clock, self._told = clock, None if observer is None else Told(observer)
         self._weigh, self._reports = Weights(count), CacheReports(self._config, mirror, clock)
         self._namespaces = Namespaces(self._config, count, clock, self._reports, journal)
-        if journal is not None and self._namespaces.shared is not None:
-            journal.open(self._namespaces.shared)
         if observer is not None:
             observer.attached(self.stats)
+        if journal is not None and self._namespaces.shared is not None:
+            journal.open(self._namespaces.shared)  # last: it serves one engine, and nothing may fail after it
 
     @property
     def follows_events(self) -> bool:
