@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from contextpilot_core.checks import shown
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.batch import learn, plan_batch
 from contextpilot_core.engine.namespaces import Namespaces
@@ -58,7 +59,7 @@ class ReuseEngine(OnePerProcess):
             raise ConfigError(f"journal must be a Journal or None, got {type(journal).__name__}; give a RedisStore")
         for name, value in (("token_counter", token_counter), ("clock", clock)):
             if value is not None and not callable(value):
-                raise ConfigError(f"{name}={value!r} must be callable, or None for the default; give a function")
+                raise ConfigError(f"{name}={shown(value)} must be callable, or None for the default; give a function")
         self._config = config or EngineConfig()
         count = estimate_tokens if token_counter is None else checked(token_counter)
         clock = clock or time.monotonic
@@ -197,11 +198,12 @@ class ReuseEngine(OnePerProcess):
             RequestTypeError: ``request_ids`` is one string instead of a sequence of ids.
         """
         if isinstance(request_ids, (str, bytes)) or not isinstance(request_ids, Iterable):
-            raise RequestTypeError(f"request_ids must be a sequence of ids, got {request_ids!r}; put it into a list")
+            raise RequestTypeError(f"request_ids is no sequence of ids: {shown(request_ids)}; put it into a list")
         ids = list(request_ids)
         wrong = [name for name in (*ids, namespace) if not isinstance(name, str)]
         if wrong:
-            raise RequestTypeError(f"request ids and namespace must be str, got {wrong[0]!r}; give the ids of plans")
+            value = shown(wrong[0])
+            raise RequestTypeError(f"request ids and namespace must be str, got {value}; give the ids of plans")
         freed = self._namespaces.evict(list(dict.fromkeys(ids)), namespace)
         return EvictionReport(
             evicted=tuple(name for name, tokens in freed.items() if tokens is not None),
@@ -212,7 +214,7 @@ class ReuseEngine(OnePerProcess):
     def reset(self, namespace: str | None = None) -> None:
         """Forget everything of one namespace, or of all (then the counters and generated ids start anew, too)."""
         if namespace is not None and not isinstance(namespace, str):
-            raise RequestTypeError(f"namespace={namespace!r} must be a str, or None for all; give its name")
+            raise RequestTypeError(f"namespace={shown(namespace)} must be a str, or None for all; give its name")
         self._namespaces.reset(namespace)
 
     def warm(self, requests: Iterable[ContextRequest]) -> None:
@@ -260,4 +262,4 @@ class ReuseEngine(OnePerProcess):
 
 def _check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise RequestTypeError(f"{name}={value!r} must be True or False; a plan is confirmed at once, or later")
+        raise RequestTypeError(f"{name}={shown(value)} must be True or False; a plan is confirmed at once, or later")

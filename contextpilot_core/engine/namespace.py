@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from weakref import WeakValueDictionary
 
 from contextpilot_core.cache import BlockTable, Located, View
+from contextpilot_core.checks import shown
 from contextpilot_core.clustering import Lead
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
@@ -65,7 +66,7 @@ class Namespace:
             request_id = next(name for name in ids if not self._is_live(name))
         elif self._is_live(request_id):
             raise DuplicateRequestError(
-                f"request_id={request_id!r} is already live in this namespace, or given twice in this batch; "
+                f"request_id={shown(request_id)} is already live in this namespace, or given twice in this batch; "
                 "evict it first, or give another id"
             )
         look_up(job, self.index, self.conversations, self._config, self._count)
