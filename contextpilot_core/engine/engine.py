@@ -10,6 +10,7 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.batch import learn, plan_batch
 from contextpilot_core.engine.namespaces import Namespaces
 from contextpilot_core.engine.observer import Observer, Told
+from contextpilot_core.engine.served import checked_served
 from contextpilot_core.engine.windows import plan_window
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.journal import Journal
@@ -185,8 +186,12 @@ class ReuseEngine(OnePerProcess):
         """Tell what the engine reported for a plan that was sent: the totals of `stats`, drift, and exact tokens.
 
         With ``served.tokens`` the view learns where the blocks of the prompt lie in the engine's KV blocks.
+
+        Raises:
+            RequestError: ``served`` breaks a rule: numbers of tokens are whole and from 0 to 2**40, those of ``tokens``
+                within the prompt (`RequestTypeError` for a wrong type); nothing was changed.
         """
-        observation = self._namespaces.observe(plan, served)
+        observation = self._namespaces.observe(plan, checked_served(served))
         if self._told is not None:
             self._told.observed(plan, observation)
         return observation

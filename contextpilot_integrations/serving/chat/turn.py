@@ -143,8 +143,12 @@ class Turn:
 
     def observe(self, usage: Usage, tokens: PromptTokens | None, cache_salt: str | None) -> Observation:
         """Tell the engine what the server reported with the answer, and the prompt's exact tokens and salt."""
+        known = isinstance(cache_salt, str | None)  # of another one nobody can tell under which keys the prompt lies
         served = Served(
-            prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens, tokens=tokens, cache_salt=cache_salt
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            tokens=tokens if known else None,
+            cache_salt=cache_salt if known else None,
         )
         return self._setting.engine.observe(self.plan, served)
 
