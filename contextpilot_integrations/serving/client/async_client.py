@@ -22,7 +22,7 @@ from contextpilot_integrations.serving.client.replicas import (
     scheduler_of,
 )
 from contextpilot_integrations.serving.client.streams import AsyncChatStream
-from contextpilot_integrations.serving.client.turn import ChatResult, Question, may_refuse
+from contextpilot_integrations.serving.client.turn import ChatResult, Question
 from contextpilot_integrations.serving.tokens import TokenSource
 
 
@@ -105,16 +105,17 @@ class AsyncContextPilotClient(AsyncChatCalls):
 
 async def _open(attempt: Attempt) -> Any:
     replica, turn = attempt.replica, attempt.turn
-    asked = replica.asked
+    asked = replica.wishes.present
     while True:
         try:
             chunks = await replica.create(**turn.arguments(asked))
             break
         except Exception as error:
-            if not (asked and may_refuse(error)):
+            fewer = replica.wishes.fewer(asked, error)
+            if fewer is None:
                 raise
-        asked = asked[:-1]
-    replica.asked = asked
+        asked = fewer
+    replica.wishes.accepted(asked)
     attempt.accepted()
     return chunks
 
