@@ -72,14 +72,21 @@ def run(swap: SwapIn, swapped: bool) -> list[Turn]:
         result = names["ask"](question)
         turn = Turn(question, [chatml(prompt) for prompt in llm.prompts[before:]], returned(result))
         if "sources" in names and swapped:
-            turn.sources = {label: found.id for label, found in names["sources"](result).items()}
+            sources = names["sources"](result)
+            turn.sources = {label: found.id for label, found in sources.items()}
+            wanted = {f"id-{name}" for name in turn.names}
+            turn.returned = [_values(found) for found in sources.values() if found.id in wanted]
         turns.append(turn)
     return turns
 
 
 def returned(result: Any) -> list[Any] | None:
     found = result.get("context", result.get("source_documents")) if isinstance(result, dict) else None
-    return None if not isinstance(found, list) else [(each.id, each.page_content, each.metadata) for each in found]
+    return None if not isinstance(found, list) else [_values(each) for each in found]
+
+
+def _values(found: Document) -> tuple[Any, ...]:
+    return found.id, found.page_content, found.metadata
 
 
 PRELUDE = """
@@ -114,7 +121,7 @@ with_source = PromptTemplate.from_template("[{title}, {source}, page {page}]\\n{
 
 RETRIEVER = {"retriever = search": "retriever = ContextPilotRetriever(base_retriever=search, engine=engine)"}
 
-LANGCHAIN = [
+PIPELINES = [
     SwapIn(
         "LCEL chain",
         """
@@ -249,7 +256,7 @@ LANGCHAIN = [
         def ask(question):
             messages[:] = agent.invoke({"messages": [*messages, HumanMessage(question)]})["messages"]
             return messages
-        sources = lambda messages: sources_of(messages)
+        sources = sources_of
         """,
         {"middleware = []": "middleware = [ContextPilotMiddleware()]"},
     ),
@@ -269,7 +276,7 @@ LANGCHAIN = [
         def ask(question):
             messages[:] = agent.invoke({"messages": [*messages, HumanMessage(question)]})["messages"]
             return messages
-        sources = lambda messages: sources_of(messages)
+        sources = sources_of
         """,
         {"middleware = []": "middleware = [ContextPilotMiddleware()]"},
     ),
@@ -283,15 +290,16 @@ LANGCHAIN = [
             chain, lambda session_id: history, input_messages_key="input", output_messages_key="answer",
             history_messages_key="chat_history")
         ask = lambda question: chat.invoke({"input": question}, {"configurable": {"session_id": "u"}})
+        sources = sources_of
         """,
         {
+            "history = InMemoryChatMessageHistory()\n": "",
             "stuff = create_stuff_documents_chain(llm, chat_prompt)\n": "",
             'chain = create_retrieval_chain((lambda asked: asked["input"]) | search, stuff)\n': "",
-            """chat = RunnableWithMessageHistory(
-    chain, lambda session_id: history, input_messages_key="input", output_messages_key="answer",
-    history_messages_key="chat_history")""": "chat = create_contextpilot_chat(search, llm, engine=engine)",
-            'chat.invoke({"input": question}, {"configurable": {"session_id": "u"}})': 'chat.invoke(question, {"configurable": {"session_id": "u"}})',
-            "history = InMemoryChatMessageHistory()\n": "",
+            "chat = RunnableWithMessageHistory(\n"
+            '    chain, lambda session_id: history, input_messages_key="input", output_messages_key="answer",\n'
+            '    history_messages_key="chat_history")': "chat = create_contextpilot_chat(search, llm, engine=engine)",
+            'chat.invoke({"input": question}, {"': 'chat.invoke(question, {"',
         },
     ),
 ]

@@ -48,7 +48,8 @@ def run(swap: SwapIn, swapped: bool) -> list[Turn]:
         result = names["ask"](question)
         turn = Turn(question, [chatml(messages) for messages in llm.messages[before:]], returned(result))
         if "sources" in names and swapped:
-            turn.sources = {label: found.node.node_id for label, found in names["sources"](result).items()}
+            sources = names["sources"](result)
+            turn.sources = {label: found.node.node_id for label, found in sources.items()}
         turns.append(turn)
     return turns
 
@@ -71,10 +72,10 @@ def calling(recorder: Recorder) -> MockFunctionCallingLLM:
             ]
         return [TextBlock(text=f"Answer {len(messages)}.")]
 
-    return MockFunctionCallingLLM(
-        response_generator=lambda *given, **options: ChatMessage(role="assistant", blocks=generate(*given)),
-        is_chat_model=True,
-    )
+    def answer(messages: Sequence[ChatMessage], **options: Any) -> ChatMessage:
+        return ChatMessage(role=MessageRole.ASSISTANT, blocks=generate(messages))
+
+    return MockFunctionCallingLLM(response_generator=answer, is_chat_model=True)
 
 
 PRELUDE = """
@@ -128,7 +129,7 @@ def chat_engine(name: str, made: str) -> SwapIn:
 
 WITH_HOOK = "search, node_postprocessors=postprocessors"
 
-LLAMA_INDEX = [
+PIPELINES = [
     *[query_engine(mode) for mode in ("compact", "refine", "tree_summarize", "simple_summarize", "accumulate")],
     SwapIn(
         "`RetrieverQueryEngine`, compact, small window",
@@ -174,7 +175,8 @@ LLAMA_INDEX = [
         "`FunctionAgent`, `RetrieverTool`",
         """
         postprocessors = []
-        tool = RetrieverTool.from_defaults(search, name="search", description="Finds.", node_postprocessors=postprocessors)
+        tool = RetrieverTool.from_defaults(
+            search, name="search", description="Finds.", node_postprocessors=postprocessors)
         agent = FunctionAgent(tools=[tool], llm=calling(llm), streaming=False)
         memory = Memory.from_defaults()
         async def answer(question):
@@ -188,7 +190,7 @@ LLAMA_INDEX = [
         """
         chat_engine = ContextChatEngine.from_defaults(search, llm=llm, system_prompt="Be brief.")
         ask = chat_engine.chat
-        sources = lambda response: chat_engine.sources
+        sources = lambda response: {label: nodes[0] for label, nodes in response.nodes_by_label.items()}
         """,
         {"ContextChatEngine.from_defaults(search,": "ContextPilotChatEngine.from_defaults(search, engine=engine,"},
     ),
@@ -197,7 +199,7 @@ LLAMA_INDEX = [
         """
         chat_engine = CondensePlusContextChatEngine.from_defaults(search, llm=llm)
         ask = chat_engine.chat
-        sources = lambda response: chat_engine.sources
+        sources = lambda response: {label: nodes[0] for label, nodes in response.nodes_by_label.items()}
         """,
         {
             "CondensePlusContextChatEngine.from_defaults(search,": "ContextPilotChatEngine.from_defaults("

@@ -199,7 +199,7 @@ def shared(turns: Sequence[Turn]) -> float:
 
 def table(rows: Sequence[Row]) -> str:
     lines = [
-        "| pipeline | lines changed | documents all there | metadata as before | a citation finds its document by | note "
+        "| pipeline | lines changed | documents all there | metadata as before | citation resolves by | note "
         "| prefix shared without us | with us |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]

@@ -94,7 +94,7 @@ def test_a_server_that_refuses_ends_the_run_and_what_was_scored_is_kept(server, 
 
 
 def test_scores_of_another_model_are_not_mixed_in(server, questions):
-    servers.write(questions, list(servers.moved_questions(4)))
+    servers.write(questions, list(servers.moved_questions(31)))
     server.script = [servers.speaking(servers.reads_everything)]
     run(server.base_url, questions)
     done = run(server.base_url, questions, "--answer-tokens", "5")
@@ -102,13 +102,41 @@ def test_scores_of_another_model_are_not_mixed_in(server, questions):
     assert "was written with other settings (answer_tokens)" in done.stderr
 
 
-def test_too_few_questions_show_nothing(server, tmp_path):
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (servers.moved_questions(30), "order: the engine changes 29 of 30 questions, 30 are needed"),
+        (servers.moved_questions(1), "order: the engine changes 0 of 1 questions, 30 are needed"),
+        (servers.repeated_questions(29), "de-duplication: the engine changes 29 of 29 questions, 30 are needed"),
+        (
+            [*servers.moved_questions(3), *servers.repeated_questions(2)],
+            "order: the engine changes 2 of 3 questions, 30 are needed; de-duplication: the engine changes 2 of 2",
+        ),
+        (
+            [{**each, "cluster": str(number % 9)} for number, each in enumerate(servers.moved_questions())],
+            f"{servers.CODES - 1} of {servers.CODES} questions, which make only 9 of the 10 clusters needed",
+        ),
+    ],
+    ids=["order", "nothing", "turns", "both", "clusters"],
+)
+def test_too_few_questions_are_counted_and_nothing_is_asked(server, tmp_path, given, told):
+    done = run(server.base_url, servers.write(tmp_path / "few.jsonl", given))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"too few questions to show anything, so nothing was asked ({told}" in done.stderr or told in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert server.requests == []
+    assert not (tmp_path / "scores.jsonl").exists()
+
+
+def test_too_few_of_one_kind_are_said_before_the_others_are_asked(server, tmp_path):
+    given = [*servers.moved_questions(32), *servers.repeated_questions(3)]
     server.script = [servers.speaking(servers.reads_everything)]
-    few = servers.write(tmp_path / "few.jsonl", servers.moved_questions(12))
-    done = run(server.base_url, few)
+    done = run(server.base_url, servers.write(tmp_path / "both.jsonl", given))
     assert done.exit_code == 1
-    assert "Order: not shown. 11 of 12 questions changed." in done.stdout
-    assert "Only 11 of the 30 changed questions that are needed." in done.stdout
+    assert done.stderr == (
+        'de-duplication: the engine changes 3 of 3 questions, 30 are needed: its verdict will be "not shown"\n'
+    )
+    assert "De-duplication: not shown. 3 of 3 questions changed." in done.stdout
 
 
 def test_perfect_answers_to_a_few_questions_are_no_proof(server, tmp_path):
@@ -132,14 +160,6 @@ def test_a_note_that_loses_does_not_pass_and_the_way_out_is_named(server, questi
     assert run(server.base_url, questions, "--note", "none").exit_code == 0
 
 
-def test_clusters_come_from_the_file(server, tmp_path):
-    server.script = [servers.speaking(servers.reads_everything)]
-    named = [{**question, "cluster": str(number % 5)} for number, question in enumerate(servers.moved_questions())]
-    done = run(server.base_url, servers.write(tmp_path / "named.jsonl", named))
-    assert done.exit_code == 1
-    assert "The changed questions make only 5 of the 10 clusters needed." in done.stdout
-
-
 def test_turns_of_conversations_test_deduplication(server, tmp_path):
     def remembers(prompt):
         return servers.code(prompt)
@@ -159,29 +179,13 @@ def test_turns_of_conversations_test_deduplication(server, tmp_path):
 
 
 def test_vllm_scores_the_gold_answer_as_the_end_of_the_prompt(server, questions):
-    servers.write(questions, list(servers.moved_questions(4)))
+    servers.write(questions, list(servers.moved_questions(31)))
     server.script = [servers.like_vllm]
     done = run(server.base_url, questions, "--json")
     judgement = json.loads(done.stdout)["order"]["judgement"]
     assert judgement["metric"] == "log_likelihood"
     assert {each["arm"]: each["difference"]["mean"] for each in judgement["comparisons"]}["reordered"] == 0.0
     assert not judgement["tested"]  # the likelihoods of this server depend on nothing
-
-
-def test_llama_cpp_scores_the_gold_answer_token_by_token(questions):
-    require("xllamacpp")
-    from contextpilot_core.errors import MissingModelError
-    from contextpilot_integrations.serving.local.engine import LocalEngine
-
-    servers.write(questions, list(servers.moved_questions(3)))
-    try:
-        engine = LocalEngine(slots=1, threads=1)
-    except MissingModelError as error:
-        pytest.skip(str(error))
-    with engine:
-        done = run(engine.base_url, questions, "--json")
-        judgement = json.loads(done.stdout)["order"]["judgement"]
-        assert judgement["metric"] == "log_likelihood" and judgement["worth"] > 1
 
 
 @pytest.mark.parametrize(
@@ -235,13 +239,6 @@ def test_a_score_file_that_cannot_be_used_is_named(server, questions, tmp_path):
         done = run(server.base_url, questions, resume=tmp_path / name)
         assert done.exit_code == 2
         assert told in done.stderr
-
-
-def test_questions_that_nothing_changes_measure_nothing(server, tmp_path):
-    server.script = [servers.speaking(servers.reads_everything)]
-    done = run(server.base_url, servers.write(tmp_path / "one.jsonl", servers.moved_questions(1)))
-    assert done.exit_code == 2
-    assert "The engine changed none of these questions, so nothing was asked." in done.stdout
 
 
 def test_likelihoods_that_a_server_has_not(server, questions):
