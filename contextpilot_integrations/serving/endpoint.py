@@ -49,7 +49,7 @@ def reached(
 
 
 def no_endpoint(client: Any, model: str | None, error: Exception) -> ConfigError:
-    """Return what is wrong with a server that gave ``error``: nobody is there, the key, the model that was given, else."""
+    """Return what is wrong with a server that gave ``error``: nobody is there, the key, the model given, else."""
     where = f"--base-url {_shown(str(client.base_url).rstrip('/'))}"
     status = getattr(error, "status_code", None)
     if status in (401, 403):
@@ -78,8 +78,8 @@ def unknown_model(client: Any, model: str, error: Exception) -> ConfigError | No
     names = ", ".join(repr(name[:_LONGEST_NAME]) for name in served[:_MOST_NAMES])
     more = "" if len(served) <= _MOST_NAMES else f" and {len(served) - _MOST_NAMES} more"
     return ConfigError(
-        f"--model {model!r} is not served at {_shown(str(client.base_url).rstrip('/'))} ({kind_of(error)}); give one of "
-        f"those that are: {names}{more}"
+        f"--model {model!r} is not served at {_shown(str(client.base_url).rstrip('/'))} ({kind_of(error)}); give one "
+        f"of those that are: {names}{more}"
     )
 
 
@@ -91,7 +91,7 @@ def _check_url(url: str) -> None:
         right = False
     if not right:
         raise ConfigError(
-            f"--base-url {_shown(url)} is no URL of a server; give it as http://HOST:PORT/v1, an IPv6 address in brackets"
+            f"--base-url {_shown(url)} is no URL of a server; give it as http://HOST:PORT/v1 (IPv6: http://[HOST]:PORT/v1)"
         )
 
 
