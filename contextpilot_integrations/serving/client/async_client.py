@@ -21,7 +21,7 @@ from contextpilot_integrations.serving.client.replicas import (
     refuse_other_kind,
     scheduler_of,
 )
-from contextpilot_integrations.serving.client.streams import AsyncChatStream
+from contextpilot_integrations.serving.client.streams import AsyncChatStream, Item
 from contextpilot_integrations.serving.client.turn import ChatResult, Question
 from contextpilot_integrations.serving.tokens import TokenSource
 
@@ -38,7 +38,7 @@ class AsyncChatCalls(Asking[Awaitable[ChatResult], Awaitable[AsyncChatStream], A
     def _stream(self, question: Question) -> AsyncChatStream:
         return AsyncChatStream(self._run(question, shown=True))
 
-    async def _run(self, question: Question, *, shown: bool) -> AsyncGenerator[str | ChatResult, None]:
+    async def _run(self, question: Question, *, shown: bool) -> AsyncGenerator[Item, None]:
         async with self._chats.sessions.aheld(question.namespace, question.session_id) as (conversation, held):
             for attempt in self._chats.attempts(question, conversation):
                 with attempt:
@@ -48,7 +48,9 @@ class AsyncChatCalls(Asking[Awaitable[ChatResult], Awaitable[AsyncChatStream], A
                         async for chunk in chunks:
                             text = attempt.turn.feed(chunk)
                             if text and shown:
-                                attempt.seen = True
+                                if not attempt.seen:
+                                    attempt.seen = True
+                                    yield attempt.turn
                                 yield text
                                 held.keep()
                     result = attempt.turn.finish(await _tokens(attempt))

@@ -10,7 +10,7 @@ from contextpilot_integrations.serving.client.asking import Asking
 from contextpilot_integrations.serving.client.async_client import AsyncContextPilotClient
 from contextpilot_integrations.serving.client.calls import Chats, Limits, closing_stream
 from contextpilot_integrations.serving.client.replicas import Attempt, OpenAIClient, only, refuse_other_kind
-from contextpilot_integrations.serving.client.streams import AsyncChatStream, ChatStream
+from contextpilot_integrations.serving.client.streams import AsyncChatStream, ChatStream, Item
 from contextpilot_integrations.serving.client.turn import ChatResult, Question
 from contextpilot_integrations.serving.tokens import TokenSource
 
@@ -35,7 +35,7 @@ class ChatCalls(Asking[ChatResult, ChatStream, ChatStream]):
 
     _streamed = _stream
 
-    def _run(self, question: Question, *, shown: bool) -> Generator[str | ChatResult, None, None]:
+    def _run(self, question: Question, *, shown: bool) -> Generator[Item, None, None]:
         """Yield the pieces of the answer, if they are to be ``shown``, and the result."""
         with self._chats.sessions.held(question.namespace, question.session_id) as (conversation, held):
             for attempt in self._chats.attempts(question, conversation):
@@ -44,7 +44,9 @@ class ChatCalls(Asking[ChatResult, ChatStream, ChatStream]):
                         for chunk in chunks:
                             text = attempt.turn.feed(chunk)
                             if text and shown:
-                                attempt.seen = True
+                                if not attempt.seen:
+                                    attempt.seen = True
+                                    yield attempt.turn
                                 yield text
                                 held.keep()
                     result = attempt.turn.finish(_tokens(attempt))

@@ -98,6 +98,11 @@ class ClientTurn:
             return "\n\n".join([message["content"] for message in self._turn.plan.messages])
         return tuple(deepcopy(self._turn.prompt))  # the messages stay in the history
 
+    @property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for."""
+        return self._turn.sources
+
     def arguments(self, asked: Collection[Wanted]) -> dict[str, Any]:
         """Return the arguments of ``create`` and start the clock."""
         arguments: dict[str, Any] = {**self._question.options, "stream": True}
@@ -170,7 +175,7 @@ class ClientTurn:
             finish_reason=self._finish_reason,
             message=message,
             observation=self._turn.observe(self._usage, tokens, self._extra(SALT)),
-            sources=self._turn.sources,
+            sources=self.sources,
         )
 
     def _extra(self, name: str) -> Any:

@@ -214,6 +214,21 @@ def test_a_server_that_is_not_there(questions):
     assert "--base-url http://127.0.0.1:9/v1 does not answer as an OpenAI-compatible endpoint" in done.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--metric", "answers"), ("--metric", "likelihood")], ids=str)
+def test_a_model_that_is_not_served_is_named_and_the_right_one_goes_on_with_the_same_file(server, questions, options):
+    def of_one_model(exchange):
+        if exchange.body.get("model") != "right":
+            return refusing(404, "secret")(exchange)
+        servers.like_vllm(exchange) if "likelihood" in options else servers.speaking(servers.reads_everything)(exchange)
+
+    server.script, server.models = [of_one_model], servers.saying('{"data": [{"id": "right"}]}', 200)
+    done = run(server.base_url, questions, *options, model="wrong")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"--model 'wrong' is not served at {server.base_url} (NotFoundError, status 404)" in done.stderr
+    assert "'right'" in done.stderr and "secret" not in done.stderr and done.stderr.count("\n") == 1
+    assert run(server.base_url, questions, *options, model="right").exit_code in (0, 1)
+
+
 @pytest.mark.parametrize(
     ("reply", "status"),
     [("<html>Sign in</html>", 200), ('{"data": []}', 200), ('{"data": null}', 200), ("{}", 401), ("{}", 500)],
@@ -225,7 +240,8 @@ def test_what_is_no_endpoint_measures_nothing(server, questions, reply, status):
     assert "does not answer as an OpenAI-compatible endpoint" in done.stderr and "Sign in" not in done.stderr
     done = run(server.base_url, questions)
     assert done.exit_code == 2
-    assert "the server did not answer as it should" in done.stderr and "Sign in" not in done.stderr
+    told = "give its --api-key" if status == 401 else "the server did not answer as it should"
+    assert told in done.stderr and "Sign in" not in done.stderr
 
 
 def test_a_score_file_that_cannot_be_used_is_named(server, questions, tmp_path):

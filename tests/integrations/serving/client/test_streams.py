@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from contextpilot_core import RequestError
+from contextpilot_core import ContextBlock, RequestError
 from tests.conftest import require
 from tests.integrations.chat_server import breaking_off, good
 from tests.integrations.serving.client.faces import (
@@ -149,6 +149,24 @@ def test_reading_goes_on_where_it_was_left(server):
     assert stream.result.answer == "Hello there"
 
 
+def test_a_stream_has_its_sources_with_the_first_piece(server):
+    server.script, client = [good(), good(), good()], Face(server).client
+    client.chat([ContextBlock(text=TEA, id="tea")], "one", session_id="u")
+    stream = client.stream([ContextBlock(text=MILK, id="milk"), TEA], "two", session_id="u")
+    with pytest.raises(RequestError, match="first piece"):
+        _ = stream.sources
+    assert next(stream) == "Hello"
+    assert {label: source.block.id for label, source in stream.sources.items()} == {1: "tea", 2: "milk"}
+    assert stream.read().sources == stream.sources
+
+
+def test_an_answer_without_a_piece_has_its_sources_at_its_end(server):
+    server.script = [good("")]
+    stream = Face(server).client.stream([TEA], "?")
+    assert list(stream) == []
+    assert [source.block.text for source in stream.sources.values()] == [TEA]
+
+
 def test_read_returns_the_whole_answer_after_some_pieces(server):
     stream = Face(server).client.stream([TEA], "?")
     next(stream)
@@ -221,7 +239,10 @@ def test_a_stream_of_tasks_offers_the_same(server, loop):
             await stream.read()
         whole = face.client.stream([TEA], "two", session_id="u")
         assert aiter(whole) is whole
+        with pytest.raises(RequestError, match="first piece"):
+            _ = whole.sources
         assert await anext(whole) == "Hello"
+        assert [source.block.text for source in whole.sources.values()] == [TEA]
         result = await whole.read()
         assert [piece async for piece in whole] == []
         return result, whole.result
