@@ -16,6 +16,7 @@ from contextpilot_core.errors import (
 )
 from contextpilot_core.mirror import KVMirror
 from contextpilot_core.plan import BatchPlan, Plan
+from contextpilot_core.prompt import Citations, citations
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import (
     ContextBlock,
@@ -29,6 +30,7 @@ from contextpilot_core.types import (
     PromptTokens,
     Segment,
     Served,
+    Source,
 )
 
 __version__ = "0.1.0"
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BatchPlan",
+    "Citations",
     "ConfigError",
     "ContextBlock",
     "ContextPilotError",
@@ -60,10 +63,12 @@ __all__ = [
     "ReuseEngine",
     "Segment",
     "Served",
+    "Source",
     "TokenCounter",
     "TooManyContextsError",
     "TraceError",
     "WindowScheduler",
     "__version__",
+    "citations",
     "estimate_tokens",
 ]

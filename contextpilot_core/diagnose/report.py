@@ -189,10 +189,14 @@ class PairDiagnosis:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """Why prompts share as much of a prefix as they do. Every prompt but the first is compared with an earlier one."""
+    """Why prompts share as much of a prefix as they do. Every prompt but the first is compared with an earlier one.
+
+    remarks: what else was seen where a pipeline was asked, each in a sentence.
+    """
 
     kv_block: int
     pairs: tuple[PairDiagnosis, ...]
+    remarks: tuple[str, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -230,7 +234,8 @@ class Diagnosis:
             if self.fine
             else f"{self.lost_tokens:,} tokens of reuse are lost: {', '.join(self.kinds)}."
         )
-        return "\n".join([*(pair.explain(self.kv_block) for pair in self.pairs), verdict])
+        remarks = [f"Note: {remark}." for remark in self.remarks]
+        return "\n".join([*(pair.explain(self.kv_block) for pair in self.pairs), *remarks, verdict])
 
 
 def _place(message: int | None, offset: int) -> str:

@@ -3,15 +3,18 @@
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, closing
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, HumanMessage, message_chunk_to_message
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from contextpilot_core import RequestTypeError, ReuseEngine, TokenCounter, estimate_tokens
 from contextpilot_integrations.langchain.chat.events import atell, tell
+from contextpilot_integrations.langchain.chat.finding import Condense, Finder
 from contextpilot_integrations.langchain.chat.history import (
     GetHistory,
     MemoryHistories,
@@ -22,9 +25,11 @@ from contextpilot_integrations.langchain.chat.history import (
     save,
 )
 from contextpilot_integrations.langchain.chat.llm import model_call
+from contextpilot_integrations.langchain.chat.pieces import Pieces
 from contextpilot_integrations.langchain.chat.turn import ChatTurn
+from contextpilot_integrations.langchain.documents import DocumentBlock
 from contextpilot_integrations.langchain.sessions import session_of
-from contextpilot_integrations.serving.chat import Setting, Tenants, TurnLocks
+from contextpilot_integrations.serving.chat import Held, Setting, Tenants, TurnLocks
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
 ChatInput: TypeAlias = str | Mapping[str, Any] | HumanMessage
@@ -37,6 +42,8 @@ def create_contextpilot_chat(
     *,
     history: GetHistory | None = None,
     instructions: str = "",
+    condense_question: Condense | None = None,
+    document_prompt: BasePromptTemplate[str] | None = None,
     session_id: str | None = None,
     namespace: str = "default",
     tenants: Tenants | None = None,
@@ -50,9 +57,10 @@ def create_contextpilot_chat(
         chat.invoke("And in winter?", {"configurable": {"session_id": "user-17"}})
 
     Every prompt is the one before, its answer, and a user message with what the history does not show yet: context,
-    note, question. The session of a call is found as by `ContextPilotRetriever`; without one there is no history.
-    Calls of one session wait for each other. A turn that fails, breaks off or ends in tool calls is not kept. The
-    custom event "contextpilot_turn" tells callbacks the figures of each answer (`TurnFigures`).
+    note, question. Answers, streamed ones in their first piece, carry what the labels stand for (`sources_of`); the
+    history does not keep that. The session of a call is found as by `ContextPilotRetriever`; without one there is no
+    history. Calls of one session wait for each other. A turn that fails, breaks off or ends in tool calls is not kept.
+    The custom event "contextpilot_turn" tells callbacks the figures of each answer (`TurnFigures`).
 
     Args:
         retriever: finds documents for the question, best first.
@@ -60,7 +68,15 @@ def create_contextpilot_chat(
         engine: plans the prompts; all pipelines in front of one model server should share it. None: a new one.
         history: session id -> a LangChain chat message history (or what has ``messages``, ``add_messages`` and
             ``clear``). None: in this process. The messages hold the documents, also for planning them again.
-        instructions: the system message.
+        instructions: the system message. System messages that a history brings are kept where they are; the first one
+            stands in place of equal instructions, and behind others.
+        condense_question: makes a question that stands alone, which the retriever is asked in place of the user's: a
+            Runnable that takes ``input`` and ``chat_history``, as the prompt of LangChain's
+            ``create_history_aware_retriever`` does, or a callable that takes the two, perhaps asynchronous. It sees
+            the questions without their documents; an empty answer changes nothing. None: the user's words are looked
+            for.
+        document_prompt: what the model is shown of a document, as in LangChain's chains; its text alone with None.
+            Documents of which it makes the same are one.
         session_id: the session of calls that name none.
         namespace: orders are shared inside it only.
         tenants: sends every prompt under the ``cache_salt`` of the namespace (vLLM, SGLang), in the ``extra_body`` of
@@ -81,7 +97,8 @@ def create_contextpilot_chat(
     )
     tokenizer = PromptTokenizer(tokens) if tokens is not None and engine.follows_events else None
     history = MemoryHistories(max_sessions) if history is None else history
-    return ContextPilotChat(retriever, llm, setting, tokenizer, history, session_id, tenants)
+    finder = Finder(retriever, condense_question, document_prompt)
+    return ContextPilotChat(finder, llm, setting, tokenizer, history, session_id, tenants)
 
 
 class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
@@ -92,7 +109,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
 
     def __init__(
         self,
-        retriever: Runnable[str, list[Document]],
+        finder: Finder,
         llm: Runnable[Any, BaseMessage],
         setting: Setting,
         tokenizer: PromptTokenizer | None,
@@ -100,7 +117,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         session_id: str | None,
         tenants: Tenants | None,
     ) -> None:
-        self._retriever, self._llm, self._setting, self._tokenizer = retriever, llm, setting, tokenizer
+        self._finder, self._llm, self._setting, self._tokenizer = finder, llm, setting, tokenizer
         self._get_history, self._session_id, self._tenants = get_history, session_id, tenants
         self._locks = TurnLocks()
 
@@ -114,7 +131,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         return list(self._get_history(session_id).messages)
 
     def reset(self, session_id: str) -> bool:
-        """Forget a session's messages; an answer under way adds its turn. Returns whether there were any."""
+        """Forget a session's messages; an answer under way does not come back. Returns whether there were any."""
+        self._locks.void(session_id)
         history = self._get_history(session_id)
         known = bool(history.messages)
         history.clear()
@@ -126,15 +144,15 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
 
         def answer(asked: ChatInput, run_manager: CallbackManagerForChainRun, config: RunnableConfig) -> BaseMessage:
             history, question = self._history(session_id), _question(asked)
-            documents = self._retriever.invoke(question, config)
-            turn = self._turn(history.messages, question, documents, session_id, kwargs)
+            messages = history.messages
+            turn = self._turn(messages, question, self._finder.find(question, messages, config), session_id, kwargs)
             with turn.turn.sending():
                 reply = self._llm.invoke(turn.prompt, config, **turn.arguments)
-            save(history, turn.added(reply), turn.rewritten)
+            save(history, turn.added(reply), turn.rewritten, held)
             tell(turn.figures(reply), config)
-            return reply
+            return turn.answered(reply)
 
-        with self._locks.hold(session_id):
+        with self._locks.hold(session_id) as held:
             return self._call_with_config(answer, input, config)
 
     async def ainvoke(self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any) -> BaseMessage:
@@ -145,15 +163,16 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             asked: ChatInput, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
         ) -> BaseMessage:
             history, question = self._history(session_id), _question(asked)
-            documents = await self._retriever.ainvoke(question, config)
-            turn = self._turn(await aload(history), question, documents, session_id, kwargs)
+            messages = await aload(history)
+            blocks = await self._finder.afind(question, messages, config)
+            turn = self._turn(messages, question, blocks, session_id, kwargs)
             with turn.turn.sending():
                 reply = await self._llm.ainvoke(turn.prompt, config, **turn.arguments)
-            await asave(history, turn.added(reply), turn.rewritten)
+            await asave(history, turn.added(reply), turn.rewritten, held)
             await atell(await turn.afigures(reply), config)
-            return reply
+            return turn.answered(reply)
 
-        async with self._locks.ahold(session_id):
+        async with self._locks.ahold(session_id) as held:
             return await self._acall_with_config(answer, input, config)
 
     def stream(self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[BaseMessage]:
@@ -161,29 +180,30 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         session_id = self._session(config, kwargs)
 
         def answer(
-            inputs: Iterator[ChatInput], run_manager: CallbackManagerForChainRun, config: RunnableConfig
+            held: Held, inputs: Iterator[ChatInput], run_manager: CallbackManagerForChainRun, config: RunnableConfig
         ) -> Iterator[BaseMessage]:
             history, question = self._history(session_id), _question(next(inputs))
-            documents = self._retriever.invoke(question, config)
-            turn = self._turn(history.messages, question, documents, session_id, kwargs)
-            whole: Any = None
+            messages = history.messages
+            turn = self._turn(messages, question, self._finder.find(question, messages, config), session_id, kwargs)
+            pieces = Pieces()
             with turn.turn.streaming() as chunk_came:
                 for chunk in self._llm.stream(turn.prompt, config, **turn.arguments):
                     chunk_came()
-                    yield chunk
-                    whole = chunk if whole is None else whole + chunk
-            if whole is not None:
-                save(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
-                tell(turn.figures(whole), config)
+                    yield turn.answered(chunk) if pieces.is_empty else chunk
+                    pieces.add(chunk)
+            if (reply := pieces.message) is not None:
+                save(history, turn.added(reply), turn.rewritten, held)
+                tell(turn.figures(reply), config)
 
-        def held() -> Iterator[BaseMessage]:
-            chunks: Any = self._transform_stream_with_config(iter([input]), answer, config)
-            with self._locks.hold(session_id) as keep, closing(chunks):
-                for chunk in chunks:
-                    yield chunk
-                    keep()
+        def in_turn() -> Iterator[BaseMessage]:
+            with self._locks.hold(session_id) as held:
+                chunks: Any = self._transform_stream_with_config(iter([input]), partial(answer, held), config)
+                with closing(chunks):
+                    for chunk in chunks:
+                        yield chunk
+                        held.keep()
 
-        return held()
+        return in_turn()
 
     def astream(
         self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any
@@ -192,29 +212,34 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         session_id = self._session(config, kwargs)
 
         async def answer(
-            inputs: AsyncIterator[ChatInput], run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
+            held: Held,
+            inputs: AsyncIterator[ChatInput],
+            run_manager: AsyncCallbackManagerForChainRun,
+            config: RunnableConfig,
         ) -> AsyncIterator[BaseMessage]:
             history, question = self._history(session_id), _question(await anext(inputs))
-            documents = await self._retriever.ainvoke(question, config)
-            turn = self._turn(await aload(history), question, documents, session_id, kwargs)
-            whole: Any = None
+            messages = await aload(history)
+            blocks = await self._finder.afind(question, messages, config)
+            turn = self._turn(messages, question, blocks, session_id, kwargs)
+            pieces = Pieces()
             with turn.turn.streaming() as chunk_came:
                 async for chunk in self._llm.astream(turn.prompt, config, **turn.arguments):
                     chunk_came()
-                    yield chunk
-                    whole = chunk if whole is None else whole + chunk
-            if whole is not None:
-                await asave(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
-                await atell(await turn.afigures(whole), config)
+                    yield turn.answered(chunk) if pieces.is_empty else chunk
+                    pieces.add(chunk)
+            if (reply := pieces.message) is not None:
+                await asave(history, turn.added(reply), turn.rewritten, held)
+                await atell(await turn.afigures(reply), config)
 
-        async def held() -> AsyncIterator[BaseMessage]:
-            chunks: Any = self._atransform_stream_with_config(_once(input), answer, config)
-            async with self._locks.ahold(session_id) as keep, aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-                    keep()
+        async def in_turn() -> AsyncIterator[BaseMessage]:
+            async with self._locks.ahold(session_id) as held:
+                chunks: Any = self._atransform_stream_with_config(_once(input), partial(answer, held), config)
+                async with aclosing(chunks):
+                    async for chunk in chunks:
+                        yield chunk
+                        held.keep()
 
-        return held()
+        return in_turn()
 
     def _session(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> str | None:
         """Take the session id out of the arguments of a call, or find it elsewhere."""
@@ -227,25 +252,32 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         self,
         messages: list[BaseMessage],
         question: str,
-        documents: list[Document],
+        blocks: list[DocumentBlock],
         session_id: str | None,
         kwargs: Mapping[str, Any],
     ) -> ChatTurn:
         call = model_call(self._llm, kwargs, self._tenants, self._setting.namespace)
         setting = replace(self._setting, session_id=session_id)
-        return ChatTurn(setting, self._tokenizer, messages, question, documents, call)
+        return ChatTurn(setting, self._tokenizer, messages, question, blocks, call)
 
 
 def _question(asked: ChatInput) -> str:
     question: Any = asked.get("input") if isinstance(asked, Mapping) else asked
     if isinstance(question, HumanMessage):
         question = question.content
+    if isinstance(question, list) and question and all([isinstance(_text(part), str) for part in question]):
+        question = "".join(map(_text, question))
     if not isinstance(question, str):
         raise RequestTypeError(
             f"the question must be a str, a HumanMessage with text, or a mapping with one of them under 'input', got "
-            f"{type(asked).__name__} with {type(question).__name__}; convert it"
+            f"{type(asked).__name__} with {type(question).__name__}; parts that are no text cannot be sent: convert it"
         )
     return question
+
+
+def _text(part: Any) -> Any:
+    """Return the text of a part of a content; not a str where it is something else."""
+    return part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
 
 
 async def _once(value: ChatInput) -> AsyncIterator[ChatInput]:

@@ -6,16 +6,16 @@ from typing import Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from contextpilot_core import EngineConfig, Message
+from contextpilot_core import Message
 from contextpilot_core.checks import whole_number
 from contextpilot_core.prompt import message_text
 from contextpilot_integrations.recent import Recent
-from contextpilot_integrations.serving.chat import Entry, asked_of, record_of
+from contextpilot_integrations.serving.chat import Entry, Held, asked_of, record_of
 
 CONTEXT = "contextpilot"
 """Key in ``additional_kwargs`` of a user message of ours: its question and its documents. It is never sent."""
 
-_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system", "tool": "tool"}
 
 
 class MessageHistory(Protocol):
@@ -72,12 +72,16 @@ class MemoryHistories:
         return self._known.peek(session_id) or MemoryHistory(partial(self._known.put, session_id))
 
 
-def save(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool) -> None:
-    """Append messages; with ``rewritten`` they replace those that are there."""
-    if messages and rewritten:
-        history.clear()
-    if messages:
+def save(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool, held: Held) -> None:
+    """Append messages, if the session was not reset meanwhile; with ``rewritten`` they replace those that are there."""
+
+    def write() -> None:
+        if rewritten:
+            history.clear()
         history.add_messages(messages)
+
+    if messages:
+        held.record(write, history.clear)
 
 
 async def aload(history: MessageHistory) -> list[BaseMessage]:
@@ -87,14 +91,18 @@ async def aload(history: MessageHistory) -> list[BaseMessage]:
     return history.messages
 
 
-async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool) -> None:
+async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool, held: Held) -> None:
     """Append or replace messages, as `save`."""
     if not hasattr(history, "aadd_messages") or not hasattr(history, "aclear"):
-        return save(history, messages, rewritten)
-    if messages and rewritten:
-        await history.aclear()
-    if messages:
+        return save(history, messages, rewritten, held)
+
+    async def write() -> None:
+        if rewritten:
+            await history.aclear()
         await history.aadd_messages(messages)
+
+    if messages:
+        await held.arecord(write, history.aclear)
 
 
 def entry_of(message: BaseMessage) -> Entry:
@@ -103,12 +111,12 @@ def entry_of(message: BaseMessage) -> Entry:
     return Entry(read, asked_of(record, message_text(read)) if isinstance(message, HumanMessage) else None, message)
 
 
-def message_of(entry: Entry, config: EngineConfig) -> BaseMessage:
+def message_of(entry: Entry) -> BaseMessage:
     """Return the message of an entry: as it was given, or a new user message with what it takes to plan it again."""
     if isinstance(entry.origin, BaseMessage):
         return entry.origin
     text = str(entry.message["content"]) if entry.message is not None else ""
-    kept = {} if entry.asked is None else {CONTEXT: record_of(entry.asked, text, config)}
+    kept = {} if entry.asked is None else {CONTEXT: record_of(entry.asked, text)}
     return HumanMessage(text, additional_kwargs=kept)
 
 

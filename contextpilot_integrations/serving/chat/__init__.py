@@ -1,7 +1,16 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
-from contextpilot_integrations.serving.chat.entries import Asked, Entry, asked_of, record_of, sent
-from contextpilot_integrations.serving.chat.locks import TurnLocks
+from contextpilot_integrations.serving.chat.answers import refuse_more_than_one, says_something
+from contextpilot_integrations.serving.chat.entries import (
+    Asked,
+    Entry,
+    as_rendered,
+    asked_of,
+    record_of,
+    sent,
+    stored_sources,
+)
+from contextpilot_integrations.serving.chat.locks import Held, TurnLocks
 from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
 from contextpilot_integrations.serving.chat.turn import Turn
@@ -11,14 +20,19 @@ __all__ = [
     "SALT",
     "Asked",
     "Entry",
+    "Held",
     "Setting",
     "Tenants",
     "Turn",
     "TurnFigures",
     "TurnLocks",
     "Usage",
+    "as_rendered",
     "asked_of",
     "read_usage",
     "record_of",
+    "refuse_more_than_one",
+    "says_something",
     "sent",
+    "stored_sources",
 ]

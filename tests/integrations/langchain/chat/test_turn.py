@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage  # no
 from contextpilot_integrations.langchain.chat.history import CONTEXT  # noqa: E402
 from contextpilot_integrations.langchain.chat.llm import ModelCall  # noqa: E402
 from contextpilot_integrations.langchain.chat.turn import ChatTurn  # noqa: E402
+from contextpilot_integrations.langchain.documents import as_block  # noqa: E402
 from tests.integrations.langchain_fakes import document, names_in, text_of  # noqa: E402
 
 CALL = ModelCall({"temperature": 0}, {"max_tokens": 40, "extra_body": {"cache_salt": "s"}})
@@ -24,7 +25,7 @@ USED = {"input_tokens": 100, "output_tokens": 1, "total_tokens": 101, "input_tok
 
 def turn_of(question, *names, messages=(), engine=None, call=CALL, tokenizer=None, **setting):
     made = Setting(engine=engine or ReuseEngine(), count=lambda text: len(text.split()), **setting)
-    return ChatTurn(made, tokenizer, list(messages), question, [document(name) for name in names], call)
+    return ChatTurn(made, tokenizer, list(messages), question, [as_block(document(name)) for name in names], call)
 
 
 def talk(*asked, **options):
@@ -109,6 +110,21 @@ def test_an_answer_that_is_no_message_is_refused(answer):
 def test_an_answer_with_tool_calls_is_not_kept():
     call = {"name": "t", "args": {}, "id": "1", "type": "tool_call"}
     assert turn_of("what?", "D1").added(AIMessage("", tool_calls=[call])) == []
+
+
+@pytest.mark.parametrize(
+    "content", ["", " \n", [], [{"type": "thinking", "thinking": "Hm."}], [{"type": "text", "text": ""}]]
+)
+def test_an_answer_that_says_nothing_is_not_kept(content):
+    assert turn_of("what?", "D1").added(AIMessage(content, response_metadata={"finish_reason": "length"})) == []
+
+
+def test_a_refusal_is_kept_as_what_was_said():
+    answer = AIMessage("", additional_kwargs={"refusal": "I can't."}, id="a")
+    _, kept = turn_of("what?", "D1").added(answer)
+    assert (kept.content, kept.id, answer.content) == ("I can't.", "a", "")
+    both = AIMessage("Well.", additional_kwargs={"refusal": "I can't."})
+    assert turn_of("what?", "D1").added(both)[1] is both
 
 
 def test_documents_with_a_renderer_are_kept_with_what_it_reads():

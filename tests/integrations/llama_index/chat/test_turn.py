@@ -5,32 +5,37 @@ import asyncio
 import pytest
 
 from contextpilot_core import EngineConfig, RequestError, ReuseEngine
-from contextpilot_integrations.serving.chat import Setting, Usage
+from contextpilot_integrations.serving.chat import Held, Setting, Usage
 from tests.conftest import require
 
 require("llama_index.core")
 
-from llama_index.core.base.llms.types import ChatMessage  # noqa: E402
+from llama_index.core.base.llms.types import ChatMessage, TextBlock, ThinkingBlock  # noqa: E402
 from llama_index.core.memory import ChatMemoryBuffer, Memory  # noqa: E402
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo  # noqa: E402
 
+from contextpilot_integrations.llama_index.chat.finding import Found  # noqa: E402
 from contextpilot_integrations.llama_index.chat.history import RECORD, openai_form, question_of  # noqa: E402
+from contextpilot_integrations.llama_index.chat.template import ContextTemplate  # noqa: E402
 from contextpilot_integrations.llama_index.chat.turn import ChatTurn, TurnMemory  # noqa: E402
-from tests.integrations.llama_index_fakes import D1, D2, D3, node, texts  # noqa: E402
+from tests.integrations.llama_index_chats import WAYS, stored  # noqa: E402
+from tests.integrations.llama_index_fakes import D1, D2, D3, node, texts, uncopyable  # noqa: E402
 
 SYSTEM = ChatMessage(role="system", content="Be brief.")
 OK = ChatMessage(role="assistant", content="ok")
+HELD = Held((None, 0))
 
 
-def turn_of(question, *documents, stored=(), engine=None, room=100_000, prefix=(SYSTEM,), **setting):
+def turn_of(question, *documents, stored=(), engine=None, room=100_000, prefix=(SYSTEM,), template=None, **setting):
     made = Setting(
         engine=engine or ReuseEngine(),
         count=lambda text: len(text.split()),
         prefix=tuple(openai_form(prefix)),
         **setting,
     )
-    nodes = [node(text, 0.5) for text in documents]
-    return ChatTurn(made, question, nodes, list(stored), room=room, scale=1.0, extra_body={"cache_salt": "s"})
+    found = Found(f"looked for {question}", [node(text, 0.5) for text in documents])
+    options = {"template": template, "room": room, "scale": 1.0, "extra_body": {"cache_salt": "s"}}
+    return ChatTurn(made, question, found, list(stored), **options)
 
 
 def test_a_prompt_is_the_prefix_the_history_and_the_question_without_records():
@@ -48,7 +53,7 @@ def test_a_prompt_is_the_prefix_the_history_and_the_question_without_records():
 def test_sources_are_reported_as_llama_index_does():
     turn = turn_of("one", D1, D2)
     (source,) = turn.sources
-    assert (source.tool_name, source.raw_input) == ("retriever", {"message": "one"})
+    assert (source.tool_name, source.raw_input) == ("retriever", {"message": "looked for one"})
     assert texts(source.raw_output) == texts(turn.nodes) == [D1, D2]
 
 
@@ -60,6 +65,19 @@ def test_a_history_that_was_cut_is_made_anew():
     assert turn.history[0].content == f"[Doc 1]\n===\n{D1}\n===\n\ntwo"
     assert turn.history[1] is OK
     assert turn.user.content == "See [Doc 1] above.\n\nthree"
+
+
+def test_a_template_stands_around_the_documents_and_nothing_else():
+    template = ContextTemplate("Use this:\n{context_str}\nAnswer {query_str}")
+    first = turn_of("one", D1, template=template)
+    assert first.user.content == f"Use this:\n[Doc 1]\n===\n{D1}\n===\n\nAnswer one"
+    assert question_of(first.user) == "one"
+    second = turn_of("two", D1, D2, stored=[first.user, OK], template=template)
+    assert second.user.content == f"Use this:\nSee [Doc 1] above.\n[Doc 2]\n===\n{D2}\n===\n\nAnswer two"
+    assert (second.rewritten, second.turn.plan.recognised) == (False, (False, True, False))
+    cut = turn_of("three", stored=[second.user, OK], template=None)
+    assert cut.history[0].content == f"Use this:\n[Doc 1]\n===\n{D1}\n===\n[Doc 2]\n===\n{D2}\n===\n\nAnswer two"
+    assert turn_of("none", template=template).user.content == "none"
 
 
 def test_a_prompt_that_does_not_fit_drops_turns():
@@ -117,9 +135,9 @@ def test_the_memory_gets_a_turn_whole(kind, asynchronous):
 
     def answered(turn):
         if asynchronous:
-            loop.run_until_complete(TurnMemory(memory, turn).aput(OK))
+            loop.run_until_complete(TurnMemory(memory, turn, HELD).aput(OK))
             return loop.run_until_complete(memory.aget_all())
-        TurnMemory(memory, turn).put(OK)
+        TurnMemory(memory, turn, HELD).put(OK)
         return memory.get_all()
 
     first = turn_of("one", D1)
@@ -132,9 +150,49 @@ def test_the_memory_gets_a_turn_whole(kind, asynchronous):
     loop.close()
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("rewritten", [False, True])
+@pytest.mark.parametrize("kind", [ChatMemoryBuffer, Memory])
+def test_the_memory_gets_nothing_of_a_turn_that_is_none(kind, rewritten, asynchronous):
+    memory, loop, held = kind.from_defaults(token_limit=100_000), asyncio.new_event_loop(), Held((None, 0))
+    first = turn_of("one", D1)
+    last = turn_of("two", D1, stored=[first.user, OK])
+    turn = turn_of("three", D1, stored=[last.user, OK] if rewritten else [first.user, OK])
+    assert turn.rewritten is rewritten
+    gets = TurnMemory(memory, turn, held)
+
+    def kept(answer):
+        if asynchronous:
+            loop.run_until_complete(gets.aput(answer))
+            return loop.run_until_complete(memory.aget_all())
+        gets.put(answer)
+        return memory.get_all()
+
+    assert kept(ChatMessage(role="assistant", content=None)) == []
+    assert kept(ChatMessage(role="assistant", content=" \n")) == []
+    assert kept(ChatMessage(role="assistant", blocks=[ThinkingBlock(content="Hm."), TextBlock(text="")])) == []
+    held.void()
+    assert kept(OK) == []
+    loop.close()
+
+
 def test_nodes_that_name_others_are_blocks_by_their_text():
     item = node(D1, 0.5)
     item.node.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="other")
     setting = Setting(engine=ReuseEngine(), count=len)
-    turn = ChatTurn(setting, "q", [item], [], room=10_000, scale=1.0, extra_body={})
+    turn = ChatTurn(setting, "q", Found("q", [item]), [], template=None, room=10_000, scale=1.0, extra_body={})
     assert turn.user.content == f"[Doc 1]\n===\n{D1}\n===\n\nq"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("renderer", [None, lambda block: f"{block.title}: {block.text}"])
+def test_metadata_that_cannot_be_copied(talk, way, renderer):
+    metadata = uncopyable()
+    table = {"q": [node(text, 0.5, metadata=metadata, excluded_llm_metadata_keys=[*metadata]) for text in (D1, D2)]}
+    chat = talk(way, table, engine=ReuseEngine(EngineConfig(renderer=renderer)))
+    for _ in range(2):
+        response, _ = chat("q")
+        assert all(item.node.metadata["lock"] is metadata["lock"] for item in response.source_nodes)
+    assert all(D1 in prompt and D2 in prompt for prompt in chat.prompts)
+    assert stored(chat.history) == chat.history
+    metadata["file"].close()
