@@ -52,7 +52,7 @@ class EngineConfig:
     quotas: Mapping[str, int] | None = field(default=None, hash=False)
     kv_block: int = 16
     in_flight_seconds: float = 60.0
-    note: NoteStyle = "compact"
+    note: NoteStyle = "none"
     dedup: bool = True
     span_dedup: bool = True
     budget: int | None = None

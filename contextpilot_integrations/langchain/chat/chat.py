@@ -265,12 +265,19 @@ def _question(asked: ChatInput) -> str:
     question: Any = asked.get("input") if isinstance(asked, Mapping) else asked
     if isinstance(question, HumanMessage):
         question = question.content
+    if isinstance(question, list) and question and all([isinstance(_text(part), str) for part in question]):
+        question = "".join(map(_text, question))
     if not isinstance(question, str):
         raise RequestTypeError(
             f"the question must be a str, a HumanMessage with text, or a mapping with one of them under 'input', got "
-            f"{type(asked).__name__} with {type(question).__name__}; convert it"
+            f"{type(asked).__name__} with {type(question).__name__}; parts that are no text cannot be sent: convert it"
         )
     return question
+
+
+def _text(part: Any) -> Any:
+    """Return the text of a part of a content; not a str where it is something else."""
+    return part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
 
 
 async def _once(value: ChatInput) -> AsyncIterator[ChatInput]:

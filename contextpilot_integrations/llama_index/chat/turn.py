@@ -18,7 +18,7 @@ from contextpilot_integrations.llama_index.chat.responses import (
     NodesByLabel,
 )
 from contextpilot_integrations.llama_index.chat.template import ContextTemplate
-from contextpilot_integrations.llama_index.nodes import context_blocks, nodes_of
+from contextpilot_integrations.llama_index.nodes import context_blocks, in_prompt_order, nodes_of
 from contextpilot_integrations.serving.chat import (
     SALT,
     Asked,
@@ -55,7 +55,7 @@ class ChatTurn:
         asked = Asked(question, blocks, frame=template.around(question) if template is not None and blocks else None)
         self.turn = Turn(setting, [entry_of(message) for message in stored], asked, room=room, scale=scale)
         self._prefix, self._extra_body = setting.prefix, extra_body
-        self.nodes, self.rewritten = found.nodes, self.turn.rewritten
+        self.nodes, self.rewritten = in_prompt_order(found.nodes, self.turn.plan.blocks), self.turn.rewritten
         self._query = found.query
         *self.history, self.user = [message_of(entry) for entry in (*self.turn.history, self.turn.entry)]
 
