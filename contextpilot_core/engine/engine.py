@@ -8,6 +8,7 @@ from typing import Any
 from contextpilot_core.checks import shown
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.batch import learn, plan_batch
+from contextpilot_core.engine.clock import Clock
 from contextpilot_core.engine.namespaces import Namespaces
 from contextpilot_core.engine.observer import Observer, Told
 from contextpilot_core.engine.served import checked_served
@@ -63,10 +64,9 @@ class ReuseEngine(OnePerProcess):
                 raise ConfigError(f"{name}={shown(value)} must be callable, or None for the default; give a function")
         self._config = config or EngineConfig()
         count = estimate_tokens if token_counter is None else checked(token_counter)
-        clock = clock or time.monotonic
-        self._clock, self._told = clock, None if observer is None else Told(observer)
-        self._weigh, self._reports = Weights(count), CacheReports(self._config, mirror, clock)
-        self._namespaces = Namespaces(self._config, count, clock, self._reports, journal)
+        self._clock, self._told = Clock(clock or time.monotonic), None if observer is None else Told(observer)
+        self._weigh, self._reports = Weights(count), CacheReports(self._config, mirror, self._clock)
+        self._namespaces = Namespaces(self._config, count, self._clock, self._reports, journal)
         if observer is not None:
             observer.attached(self.stats)
         if journal is not None and self._namespaces.shared is not None:
@@ -112,7 +112,7 @@ class ReuseEngine(OnePerProcess):
                 once (`RequestTypeError` for a wrong type); nothing was changed.
             DuplicateRequestError: ``request_id`` is live in this namespace; nothing was changed.
         """
-        started = self._clock()
+        started = self._clock.ask()
         request = ContextRequest(
             blocks=blocks,  # type: ignore[arg-type]  # any iterable: prepare() makes it a tuple
             query=query,
@@ -137,7 +137,7 @@ class ReuseEngine(OnePerProcess):
         request is refused, none was planned.
         """
         _check_flag("commit", commit)
-        started = self._clock()
+        started = self._clock.ask()
         batch = plan_batch(self._namespaces, self._prepare(requests), self._config, commit=commit)
         self._planned(batch.plans, started)
         return batch
@@ -148,7 +148,7 @@ class ReuseEngine(OnePerProcess):
         Made for windows of up to some hundred requests. Raises as `plan_batch`.
         """
         _check_flag("commit", commit)
-        started = self._clock()
+        started = self._clock.ask()
         batch = plan_window(self._namespaces, self._prepare(requests), self._config, commit=commit)
         self._planned(batch.plans, started)
         return batch
@@ -169,6 +169,7 @@ class ReuseEngine(OnePerProcess):
         Raises:
             RequestError: the request breaks a rule (`RequestTypeError` for a wrong type).
         """
+        self._clock.ask()
         return self._namespaces.expect(prepare(request, self._config, self._weigh, seal=self._namespaces.seal))
 
     def commit(self, plan: Plan) -> bool:
@@ -176,10 +177,12 @@ class ReuseEngine(OnePerProcess):
 
         Returns False, and changes nothing, for a plan that was abandoned, expired, evicted or reset.
         """
+        self._clock.ask()
         return self._namespaces.commit(plan)
 
     def abandon(self, plan: Plan) -> bool:
         """Take back a plan in flight that was not sent. Returns False, and changes nothing, when it is not."""
+        self._clock.ask()
         return self._namespaces.abandon(plan)
 
     def observe(self, plan: Plan, served: Served) -> Observation:
@@ -191,7 +194,9 @@ class ReuseEngine(OnePerProcess):
             RequestError: ``served`` breaks a rule: numbers of tokens are whole and from 0 to 2**40, those of ``tokens``
                 within the prompt (`RequestTypeError` for a wrong type); nothing was changed.
         """
-        observation = self._namespaces.observe(plan, checked_served(served))
+        served = checked_served(served)
+        self._clock.ask()
+        observation = self._namespaces.observe(plan, served)
         if self._told is not None:
             self._told.observed(plan, observation)
         return observation
@@ -218,8 +223,7 @@ class ReuseEngine(OnePerProcess):
 
     def reset(self, namespace: str | None = None) -> None:
         """Forget everything of one namespace, or of all (then the counters and generated ids start anew, too)."""
-        if namespace is not None and not isinstance(namespace, str):
-            raise RequestTypeError(f"namespace={shown(namespace)} must be a str, or None for all; give its name")
+        _check_namespace(namespace)
         self._namespaces.reset(namespace)
 
     def warm(self, requests: Iterable[ContextRequest]) -> None:
@@ -228,11 +232,17 @@ class ReuseEngine(OnePerProcess):
         Nothing counts as cached by this. Learnt orders stay until `reset`. It pays where later traffic resembles the
         earlier one, less so for bursts on one topic in a small cache. Raises as `plan`.
         """
+        self._clock.ask()
         learn(self._namespaces, self._prepare(requests))
 
-    def stats(self) -> EngineStats:
-        """Return the counters and the present size of the state, over all namespaces."""
-        return self._namespaces.stats()
+    def stats(self, namespace: str | None = None) -> EngineStats:
+        """Return the counters and the present size of the state, of one namespace or (None) over all.
+
+        A tenant may be shown those of the own namespace: nothing of others is in them.
+        """
+        _check_namespace(namespace)
+        self._clock.ask()
+        return self._namespaces.stats(namespace)
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless all state is sound (for tests: it visits everything)."""
@@ -246,9 +256,7 @@ class ReuseEngine(OnePerProcess):
                 (key,) = body_digests([text], self._namespaces.seal)
                 self._namespaces.remember(plan, key, record)
         if self._told is not None and plans:
-            seconds = (self._clock() - started) / len(plans)
-            for plan in plans:
-                self._told.planned(plan, seconds)
+            self._told.planned(plans, lambda: self._clock.ask() - started)
 
     def _prepare(self, requests: Iterable[ContextRequest]) -> list[Job]:
         if isinstance(requests, (ContextRequest, str)) or not isinstance(requests, Iterable):
@@ -268,3 +276,8 @@ class ReuseEngine(OnePerProcess):
 def _check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise RequestTypeError(f"{name}={shown(value)} must be True or False; a plan is confirmed at once, or later")
+
+
+def _check_namespace(namespace: object) -> None:
+    if namespace is not None and not isinstance(namespace, str):
+        raise RequestTypeError(f"namespace={shown(namespace)} must be a str, or None for all; give its name")

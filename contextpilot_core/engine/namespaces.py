@@ -1,6 +1,6 @@
 """The namespaces of one engine behind one lock: where requests are opened, settled and found again."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from itertools import count as numbers
@@ -8,6 +8,7 @@ from itertools import count as numbers
 from contextpilot_core.cache import BlockTable, CacheView, Path, View, Wanted
 from contextpilot_core.clustering import Arranged, ContextTree, Lead
 from contextpilot_core.config import EngineConfig
+from contextpilot_core.engine.clock import Clock
 from contextpilot_core.engine.counters import Counters
 from contextpilot_core.engine.namespace import Namespace
 from contextpilot_core.errors import RequestTypeError
@@ -22,6 +23,7 @@ from contextpilot_core.types import EngineStats, Observation, Served
 class Namespaces:
     """Owns the lock, the namespaces, the counters and the ids that requests get; every method takes the lock itself.
 
+    It is held for questions and changes only: texts are read, and a caller's functions called, without it.
     With a journal the lock also guards the shared state, which is asked by this and by the journal's thread.
     """
 
@@ -29,25 +31,26 @@ class Namespaces:
         self,
         config: EngineConfig,
         count: TokenCounter,
-        clock: Callable[[], float],
+        clock: Clock,
         reports: CacheReports,
         journal: Journal | None,
     ) -> None:
         self._lock = ProcessLock(self._forked)
-        self._config, self._count, self._clock, self._reports = config, count, clock, reports
+        self._config, self._count, self.clock, self._reports = config, count, clock, reports
         self.shared = None if journal is None else SharedState(config, journal, self._lock, self)
         self.seal = plain if journal is None else journal.seal
         self._known: dict[str, Namespace] = {}
-        self._counters = Counters()
-        self._ids = self._new_ids()
+        self._gone = Counters()  # of namespaces that were forgotten
+        self._ids: dict[str, Iterator[str]] = {}  # by namespace: how many others have planned is not to be seen
 
     # -- planning --------------------------------------------------------------------------------------------------
 
     def plan(self, job: Job, *, commit: bool, order: Order | None = None) -> Plan:
         """Plan one request: opened and settled in one go. Raises as `open`."""
-        with self._lock:
-            self.open(job)
-            return self.settle(job, commit=commit, order=order)
+        self.open(job)
+        plan = self.settle(job, commit=commit, order=order)
+        self.count([job])
+        return plan
 
     def open(self, job: Job) -> None:
         """Take the request's id, or a new one, and look it up; it has to be settled or `cancel`led.
@@ -56,15 +59,22 @@ class Namespaces:
             DuplicateRequestError: the id is live; nothing was changed.
         """
         with self._lock:
-            self._namespace(job.request.namespace).open(job, self._ids)
+            name = job.request.namespace
+            namespace, ids = self._namespace(name), self._ids.setdefault(name, self._new_ids())
+        namespace.open(job, ids)
 
     def settle(self, job: Job, *, commit: bool, lead: Lead | None = None, order: Order | None = None) -> Plan:
-        """Decide, and let the request take its place; what `open` took is let go either way."""
+        """Decide, and let the request take its place; what `open` took is let go either way. It has to be `count`ed."""
+        job.moment = self._reports.moment
+        plan: Plan = job.home.settle(job, commit=commit, lead=lead, order=order)
+        return plan
+
+    def count(self, jobs: Iterable[Job]) -> None:
+        """Count requests that were settled, in the totals of `stats`."""
         with self._lock:
-            job.moment = self._reports.moment
-            plan: Plan = job.home.settle(job, commit=commit, lead=lead, order=order)
-            self._counters.add(job)
-            return plan
+            for job in jobs:
+                there = self._known.get(job.request.namespace) is job.home
+                (job.home.counters if there else self._gone).add(job)
 
     def cancel(self, jobs: Iterable[Job]) -> None:
         """Let go of requests that were opened and will not be settled."""
@@ -76,7 +86,7 @@ class Namespaces:
         """Return the tokens that a plan would find in the prefix cache; none is made."""
         with self._lock:
             namespace = self._find(job.request.namespace)
-            return 0 if namespace is None else namespace.expect(job)
+        return 0 if namespace is None else namespace.expect(job)
 
     # -- what batches and windows ask ------------------------------------------------------------------------------
 
@@ -122,23 +132,25 @@ class Namespaces:
             job = self._job(plan)
             if job is None:
                 return False
-            self._counters.committed += job.home.commit(job)
+            job.home.counters.committed += job.home.commit(job)
             return True
 
     def abandon(self, plan: Plan) -> bool:
         """Take back a plan in flight."""
         with self._lock:
             job = self._job(plan)
-            done = job is not None and bool(job.home.abandon(job))
-            self._counters.abandoned += done
-            return done
+            if job is None or not job.home.abandon(job):
+                return False
+            job.home.counters.abandoned += 1
+            return True
 
     def observe(self, plan: Plan, served: Served) -> Observation:
         """Compare a response with its prediction, and let the view learn the prompt's KV blocks."""
         with self._lock:
             job = self._job(plan)
-            observation = self._reports.observe(plan.moment, plan.expected_share, served)
-            self._counters.observed(observation, served.prompt_tokens)
+            namespace = self._namespace(plan.request.namespace)
+            observation = namespace.reports.observe(plan.moment, plan.expected_share, served)
+            namespace.counters.observed(observation, served.prompt_tokens)
             if job is not None and served.tokens is not None:
                 keys = self._reports.keys(served)
                 news = job.home.observe(job, keys, served.tokens, self._reports.block_size)
@@ -157,24 +169,23 @@ class Namespaces:
         with self._lock:
             self.forgotten(namespace)
             if namespace is None:
-                self._counters, self._ids = Counters(), self._new_ids()
+                self._gone, self._ids = Counters(), {}
             if self.shared is not None:
                 self.shared.record(Reset(namespace))
 
-    def stats(self) -> EngineStats:
-        """Return counters and sizes over all namespaces."""
+    def stats(self, namespace: str | None = None) -> EngineStats:
+        """Return counters and sizes of one namespace, or over all."""
         with self._lock:
             logged = {} if self.shared is None else self.shared.namespaces
-            copies = logged.values()
-            known = [self._namespace(name) for name in dict.fromkeys([*self._known, *logged])]
-            totals = asdict(self._counters)
+            names = dict.fromkeys([*self._known, *logged]) if namespace is None else [namespace]
+            known = [found for name in names if (found := self._find(name)) is not None]
+            copies = [logged[name] for name in names if name in logged]
             for each in known:
                 each.expire()
-            totals["evictions"] += sum(each.index.evictions for each in known)
-            totals["expired"] += sum(each.expired for each in known)
+            totals = sum((each.totals for each in known), self._gone if namespace is None else Counters())
             return EngineStats(
-                **totals,
-                drift=self._reports.drift,
+                **asdict(totals),
+                drift=self._drift(known, shared=namespace is None),
                 source="events" if any(each.index.view.on_truth for each in known) else "estimate",
                 in_flight=sum(len(each.in_flight) for each in known),
                 live_requests=sum(len(each.index.view) for each in known),
@@ -208,6 +219,7 @@ class Namespaces:
     def recorded(self, recorded: Recorded) -> None:
         """Follow another process, which learnt the KV blocks of a request."""
         if self._reports.follows_events:
+            self.clock.try_to_ask()
             self._namespace(recorded.namespace).learn(recorded)
 
     def forgotten(self, namespace: str | None) -> None:
@@ -216,8 +228,7 @@ class Namespaces:
             known = self._known.pop(name, None)
             if known is not None:
                 known.forget()
-                self._counters.evictions += known.index.evictions
-                self._counters.expired += known.expired
+                self._gone = self._gone + known.totals
 
     def replaced(self) -> None:
         """Follow a shared view that is another one now."""
@@ -225,6 +236,13 @@ class Namespaces:
             namespace.index.keep_live()
 
     # --------------------------------------------------------------------------------------------------------------
+
+    def _drift(self, known: Sequence[Namespace], *, shared: bool) -> float | None:
+        """Return the drift of one namespace, if there is one, or over all (``shared``), of what they rely on."""
+        if not shared:
+            return known[0].reports.drift if known else None
+        relies = any(each.reports.source == "events" for each in known) or not known
+        return self._reports.drift_of("events" if relies and self._reports.moment is not None else "estimate")
 
     def _forked(self, torn: bool) -> None:
         """In a forked child: where a thread of the parent was in the middle of a change, forget what it changed."""
@@ -250,9 +268,10 @@ class Namespaces:
             estimate: View = CacheView(blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
             if shared is not None:
                 estimate = shared.view(name, blocks)
-            view = self._reports.view(estimate, blocks)
+            reports = self._reports.part()
+            view = reports.view(estimate, blocks)
             records = None if shared is None else shared.records(name)
-            found = Namespace(config, self._count, self.seal, self._clock, blocks, view, records)
+            found = Namespace(config, self._count, self.seal, self.clock, blocks, view, records, reports, self._lock)
             self._known[name] = found
         return found
 

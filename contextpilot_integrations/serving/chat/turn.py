@@ -155,7 +155,7 @@ class Turn:
     def figures(self, usage: Usage, tokens: PromptTokens | None, cache_salt: str | None) -> TurnFigures:
         """Do as `observe`, and return the figures of this turn."""
         observation = self.observe(usage, tokens, cache_salt)
-        stats = self._setting.engine.stats()
+        stats = self._setting.engine.stats(self._setting.namespace)
         return TurnFigures(
             request_id=self.plan.request_id,
             plan_seconds=self.plan_seconds,

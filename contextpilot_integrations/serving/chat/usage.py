@@ -49,7 +49,7 @@ class TurnFigures:
 
     prompt_tokens, predicted, reported: tokens, the latter two cached ones, as in `Observation`; None is unknown.
     plan_seconds: time to plan and render. hit_rate: cached share of this prompt, 0 to 1. source: what the prediction
-    relied on. drift, live_contexts, evictions: of the engine, as in `EngineStats`.
+    relied on. drift, live_contexts, evictions: of the namespace, as in `EngineStats`.
     """
 
     request_id: str
@@ -104,4 +104,4 @@ def _count(value: Any) -> int | None:
 
 def _cached(value: Any) -> int | None:
     """Return a number of cached tokens, None for what is none; one beyond all prompts is that of the whole prompt."""
-    return _count(value if isinstance(value, bool) else min(value, MOST_TOKENS)) if isinstance(value, int) else None
+    return _count(min(value, MOST_TOKENS)) if isinstance(value, int) else None
