@@ -6,7 +6,7 @@ Whatever a hash finds is verified on the text, character by character: a collisi
 import re
 import zlib
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,6 +20,7 @@ MAX_PARAGRAPHS = 4096
 MIN_SPAN = CERTAIN + 1
 
 _CANDIDATES = 8
+_PATIENCE = 16
 _NEAR = 32
 _BLANK_LINES = re.compile(r"\n[ \t\r]*\n\s*")
 
@@ -176,12 +177,13 @@ class _Shown:
 
     def add_literal(self, label: int, segments: Sequence[Segment], marks: Marks) -> None:
         """Append the literal segments of a block, with those of its anchors that lie inside one."""
-        start = 0
+        start = first = 0
         for segment in segments:
             end = start + len(segment.text)
+            last = bisect_right(marks, end - GRAM, first, key=_offset)
             if segment.label is None:
-                inside = [(at - start, key) for at, key in marks if start <= at <= end - GRAM]
-                self.add(label, segment.text, inside)
+                self.add(label, segment.text, [(at - start, key) for at, key in marks[first:last]])
+            first = bisect_left(marks, end, last, key=_offset)
             start = end
 
 
@@ -190,12 +192,13 @@ def _spans(
 ) -> list[tuple[int, int, int]]:
     """Return (start, end, label) of the spans to replace: from the left, each the longest at its anchor.
 
-    ``least``: characters below which nothing is `worth` a hint.
+    ``least``: characters below which nothing is `worth` a hint. Where runs that are long enough are refused again and
+    again (a text of short period without a boundary), the rest is sent: the work stays in proportion to the body.
     """
     if not marks or is_structured(body):
         return []
     spans: list[tuple[int, int, int]] = []
-    floor = 0
+    floor, patience = 0, _PATIENCE * len(body)
     weighed: dict[tuple[int, int], int] = {}  # (text, shift) -> end of a common run that was refused
     for at, key in marks:
         if at < floor:
@@ -216,6 +219,10 @@ def _spans(
             spans.append((start, end, best[2]))
             floor = end
             weighed.clear()
+            continue
+        patience -= best[1] - best[0]
+        if patience < 0:
+            break
     return spans
 
 
@@ -255,3 +262,7 @@ def _grow(equal: Callable[[int], bool], limit: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+def _offset(mark: tuple[int, int]) -> int:
+    return mark[0]

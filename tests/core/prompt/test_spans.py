@@ -326,6 +326,38 @@ def test_work_on_hostile_texts_is_bounded() -> None:
     assert calls < 5_000
 
 
+@pytest.mark.parametrize("period", [3, 33, 64, 400, 5_000])
+@pytest.mark.parametrize("gap", ["", " ", "。", "\u0301"])
+def test_runs_that_are_refused_are_looked_at_a_bounded_number_of_times(period: int, gap: str) -> None:
+    """Count characters: a text without boundaries that repeats itself is like itself at every shift."""
+    looked_at = 0
+    common_run = dedup._common_run
+
+    def counted(*arguments: object) -> tuple[int, int]:
+        nonlocal looked_at
+        start, end = common_run(*arguments)  # type: ignore[arg-type]
+        looked_at += end - start
+        return start, end
+
+    unit = "".join(random.Random(period).choices("abcdefgh", k=period)) + gap
+    text = unit * (100_000 // len(unit))
+    rows = [text, f"X{text}", text[777:] + "Y" + text[:777]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dedup, "_common_run", counted)
+        split(*rows, earlier=sources(9, text))
+    assert looked_at < 9 * 16 * len("".join(rows))
+
+
+@pytest.mark.parametrize("gap", ["", "g "])
+def test_the_anchors_of_what_is_shown_literally_are_found_behind_many_spans(gap: str) -> None:
+    rows = [prose(seed, 12) + ". " for seed in range(60)]
+    shuffled = random.Random(1).sample(rows, len(rows))
+    own = prose(99, 14)
+    again = split("".join(rows), gap.join(shuffled) + own, own)
+    assert len(replaced(again[1])) > 40
+    assert [span for _, span in replaced(again[2])] == [own]
+
+
 def test_p16_same_bytes_under_any_hash_seed() -> None:
     script = (
         "import hashlib, random\n"
