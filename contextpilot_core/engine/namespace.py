@@ -225,7 +225,7 @@ class Namespace:
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless index, conversations and jobs are sound."""
-        self.index.check_integrity(block for job in self._opened.values() for block in (*job.head, *job.ids.values()))
+        self.index.check_integrity()
         self.conversations.check_integrity()
         if any(job.state != "in flight" for job in self.in_flight.values()):
             raise IntegrityError("a plan is listed as in flight but is not")
