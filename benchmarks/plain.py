@@ -17,16 +17,29 @@ from rich.progress import track
 from benchmarks.plain_questions import GROUP_SIZE, REQUESTS, RETRIEVED
 from benchmarks.plain_trials import (
     ALONE,
+    BEST,
     CACHE_TOKENS,
     GROUPS,
     INSTRUCTIONS,
+    LINE,
     LINE_TEXT,
+    OTHER,
     SEED,
     WORDED_ARMS,
+    WORDS,
     Asked,
     trials,
 )
-from contextpilot_integrations.gate.arms import DEDUP_ARMS, Messages
+from contextpilot_integrations.gate.arms import (
+    CLOSED_BOOK,
+    COMPACT,
+    DEDUP_ARMS,
+    FULL,
+    ORIGINAL,
+    REORDERED,
+    TOP_3,
+    Messages,
+)
 from contextpilot_integrations.gate.records import Record, ScoreFile, Scores
 from contextpilot_integrations.gate.server import EXACT, LIKELIHOOD
 from contextpilot_integrations.gate.trials import DEDUP, ORDER, Scorer, evaluate
@@ -47,13 +60,16 @@ SETTINGS = {
     "line": LINE_TEXT,
     "seed": SEED,
 }
-RANKS: dict[str, Callable[[Asked], bool]] = {
+NOTES = (REORDERED, COMPACT, FULL, TOP_3, WORDS, BEST, OTHER, LINE, CLOSED_BOOK)
+"""The same order with a note and without: the first is the baseline, as everywhere."""
+WHERE: dict[str, Callable[[Asked], bool]] = {
     "all": lambda asked: True,
-    "answer ranked first": lambda asked: asked.rank == 0,
-    "ranked second or third": lambda asked: asked.rank in (1, 2),
-    "ranked later": lambda asked: asked.rank > 2,
+    "ranked first, stays first": lambda asked: asked.rank == asked.place == 0,
+    "ranked first, moved back": lambda asked: asked.rank == 0 < asked.place,
+    "ranked later, moved to the first place": lambda asked: asked.rank > 0 == asked.place,
+    "ranked later, not first": lambda asked: asked.rank > 0 < asked.place,
 }
-"""Which questions take part, by the rank of the passage that answers."""
+"""Which questions take part, by the passage that answers: its rank, and its place in the engine's order."""
 
 
 class ChoosingScorer:
@@ -89,9 +105,14 @@ def measure() -> dict[str, Any]:
         "tried": dict(Counter(record.group for _, record in found)),
         "kept": dict(Counter(record.group for _, record in kept)),
         "places": {ORDER: _places(single), DEDUP: _places(turns)},
-        "order": {
-            name: _judged([pair for pair in single if belongs(pair[0])], WORDED_ARMS) for name, belongs in RANKS.items()
+        "right_by_place": {
+            ORIGINAL: _right(ORIGINAL, [(asked.rank, record) for asked, record in single]),
+            REORDERED: _right(REORDERED, [(asked.place, record) for asked, record in single]),
         },
+        "order": {
+            name: _judged([pair for pair in single if belongs(pair[0])], WORDED_ARMS) for name, belongs in WHERE.items()
+        },
+        "notes": _judged(single, NOTES),
         "deduplication": _judged(turns, DEDUP_ARMS),
     }
 
@@ -110,6 +131,15 @@ def _places(pairs: Sequence[tuple[Asked, Record]]) -> dict[str, dict[int, int]]:
     return {
         "rank": dict(sorted(Counter(asked.rank for asked, _ in pairs).items())),
         "place": dict(sorted(Counter(asked.place for asked, _ in pairs).items())),
+    }
+
+
+def _right(arm: str, placed: Sequence[tuple[int, Record]]) -> dict[int, list[int]]:
+    """Return how many questions were asked, and answered rightly, by the place of the answering passage, from 0."""
+    return {
+        place: [len(rows), sum(int(row.scores[arm][EXACT]) for row in rows)]
+        for place in sorted({place for place, _ in placed})
+        for rows in [[record for at, record in placed if at == place]]
     }
 
 
