@@ -16,6 +16,7 @@ from contextpilot_core.errors import (
 )
 from contextpilot_core.mirror import KVMirror
 from contextpilot_core.plan import BatchPlan, Plan
+from contextpilot_core.prompt import Citations, citations
 from contextpilot_core.tokens import TokenCounter, estimate_tokens
 from contextpilot_core.types import (
     ContextBlock,
@@ -29,10 +30,12 @@ from contextpilot_core.types import (
     PromptTokens,
     Segment,
     Served,
+    Source,
 )
 
 __all__ = [
     "BatchPlan",
+    "Citations",
     "ConfigError",
     "ContextBlock",
     "ContextPilotError",
@@ -57,9 +60,11 @@ __all__ = [
     "ReuseEngine",
     "Segment",
     "Served",
+    "Source",
     "TokenCounter",
     "TooManyContextsError",
     "TraceError",
     "WindowScheduler",
+    "citations",
     "estimate_tokens",
 ]

@@ -49,6 +49,22 @@ class Hint:
     label: int | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What ``[Doc label]`` stands for: all blocks that were given with this text, the one that is shown first.
+
+    Several blocks have one text when it was found in several places; each has its own id and metadata.
+    """
+
+    label: int
+    blocks: tuple[ContextBlock, ...]
+
+    @property
+    def block(self) -> ContextBlock:
+        """The block that was sent, or the first that a hint replaced."""
+        return self.blocks[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A run of one block's body. ``label`` None: sent literally; else replaced by a hint to ``[Doc label]``.

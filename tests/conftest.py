@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import socket
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +35,17 @@ def require_local_model() -> None:
         metadata.distribution(PACKAGE)
     except metadata.PackageNotFoundError:
         absent(f"{PACKAGE} is not installed")
+
+
+@pytest.fixture
+def ipv6() -> str:
+    """The address of this machine in IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        absent("this machine has no IPv6")
+    return "::1"
 
 
 @pytest.fixture(scope="session")

@@ -155,7 +155,7 @@ class Namespace:
         """Know the message of a plan by its sealed digest, unless the plan is gone."""
         job = self.job_of(plan)
         if job is not None:
-            self.conversations.record(key, record, job.request_id)
+            self.conversations.record(key, record, job.request_id, plan.given)
 
     def observe(self, job: Job, keys: Sequence[bytes], tokens: PromptTokens, block_size: int) -> Recorded | None:
         """Tell the view which KV blocks hold a prompt: what other processes may learn of that, if anything."""

@@ -5,13 +5,16 @@ that was stored before that point is missing, and so are its later copies and it
 is not. What arrives out of order or not at all must be noticed by sequence numbers, before the events get here.
 """
 
-import threading
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from contextpilot_core.checks import whole_number
 from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent, on_gpu
 from contextpilot_core.mirror.keys import ROOT, Extras, chain, prompt_extras
+from contextpilot_core.mirror.process_lock import ProcessLock
 from contextpilot_core.mirror.rank import Rank
+
+_log = logging.getLogger(__name__)
 
 
 class KVMirror:
@@ -21,6 +24,7 @@ class KVMirror:
     several groups attend to the whole prefix, a block counts when all of them hold it. Blocks whose parent is unknown
     are orphans: counted, never reusable, also when the parent turns up later; a new store of theirs settles it.
     Ranks are separate caches: a block is cached when any rank holds it, a prefix as far as one single rank holds it.
+    A fork empties it in the child and suspends it there for all who fed it, until they resume it in that process.
     Report mode "full" of vLLM (``kv_cache_report_mode``) must stay off: it reports reuse as if it were a store.
     """
 
@@ -36,9 +40,10 @@ class KVMirror:
         self._size = block_size
         self._ranks: dict[int, Rank] = {}
         self._suspended: dict[str, str] = {}
+        self._sources: set[str] = set()  # who ever suspended or resumed it
         self._ignored = 0
         self._moment = 0
-        self._lock = threading.Lock()
+        self._lock = ProcessLock(self._forked)
 
     @property
     def block_size(self) -> int | None:
@@ -48,7 +53,8 @@ class KVMirror:
     @property
     def live(self) -> bool:
         """Whether the mirror may be trusted: nobody has suspended it."""
-        return not self._suspended
+        with self._lock:
+            return not self._suspended
 
     @property
     def suspensions(self) -> Mapping[str, str]:
@@ -81,11 +87,13 @@ class KVMirror:
     def suspend(self, reason: str, *, source: str = "caller") -> None:
         """Stop claiming to be right, until ``source`` resumes. Events are still followed."""
         with self._lock:
+            self._sources.add(source)
             self._suspended[source] = reason
 
     def resume(self, *, source: str = "caller") -> None:
         """Withdraw the suspension by ``source``; there may be none, or others."""
         with self._lock:
+            self._sources.add(source)
             self._suspended.pop(source, None)
 
     def apply(self, events: Iterable[KVEvent], rank: int = 0) -> None:
@@ -154,6 +162,18 @@ class KVMirror:
         with self._lock:
             for rank in self._ranks.values():
                 rank.check_integrity()
+
+    def _forked(self) -> None:
+        """In a forked child: nobody feeds the mirror here, and it may have been copied in the middle of a change."""
+        if not self._moment and not self._sources:
+            return  # nobody has told it anything
+        self._ranks, self._size, self._moment = {}, self._given, self._moment + 1
+        reason = "it was fed before a fork, in another process"
+        self._suspended = dict.fromkeys(self._sources or ("caller",), reason)
+        _log.warning(
+            "a KVMirror does not survive a fork: plans rely on the estimate; make the mirror and its KVEventSubscriber "
+            "in the process that uses them"
+        )
 
     def _store(self, event: BlockStored, number: int) -> None:
         if not event.decides_reuse:

@@ -1,14 +1,24 @@
 """A plan: what to send for one request, and why. Reading it changes nothing; texts are rendered on first use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from contextpilot_core.plan.explain import ItemView, PlanView, explain_plan, plan_html
 from contextpilot_core.plan.request import Job
-from contextpilot_core.prompt import MessageRecord, RenderedContext, Section, context_message_text
-from contextpilot_core.types import ContextBlock, ContextRequest, Hint, OnePerProcess, PlanReport, Segment
+from contextpilot_core.prompt import (
+    Given,
+    MessageRecord,
+    RenderedContext,
+    Section,
+    context_message_text,
+    read_documents,
+    shown_documents,
+    sources_of,
+)
+from contextpilot_core.types import ContextBlock, ContextRequest, Hint, OnePerProcess, PlanReport, Segment, Source
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,10 +104,34 @@ class Plan(OnePerProcess):
         return self._job.sections.labels(self.order)
 
     @property
+    def labels_given(self) -> tuple[int | None, ...]:
+        """The number of ``[Doc n]`` for every block of the caller's list, repeats included; None where it has none."""
+        digests = self._job.digests
+        shown = {digests[position]: label for position, label in zip(self.order, self.labels, strict=True)}
+        return tuple([shown.get(digest) for digest in digests])
+
+    @property
     def own_labels(self) -> tuple[int, ...]:
         """The labels of the blocks that this plan sends in full."""
         places = zip(self.order, self.labels, strict=True)
         return tuple([label for position, label in places if label is not None and position not in self._job.hints])
+
+    @property
+    def given(self) -> Given:
+        """What the message that this plan adds was rendered from."""
+        job = self._job
+        return Given(job.order, self.labels, job.digests, job.request.blocks)
+
+    @cached_property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for, of this turn and of all earlier ones that it shows.
+
+        Give them to `citations` with an answer. A label that messages use for several texts is left out.
+        """
+        visible = self._job.visible
+        earlier = zip(visible.shown, visible.given, strict=True)
+        read = [read_documents(*shown) if given is None else shown_documents(given) for shown, given in earlier]
+        return MappingProxyType(sources_of([*read, shown_documents(self.given)]))
 
     @property
     def names_history(self) -> bool:

@@ -6,7 +6,7 @@ equal bytes. Items are joined by one newline; the note and the question follow a
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contextpilot_core.types import Segment
@@ -51,14 +51,25 @@ def fence(body: str) -> str:
 
 
 def render_context(
-    items: Iterable[BlockItem | HintItem], *, hint: str, unlabelled_hint: str, span_hint: str
+    items: Sequence[BlockItem | HintItem],
+    *,
+    hint: str,
+    unlabelled_hint: str,
+    span_hint: str,
+    around: Sequence[str] = (),
 ) -> RenderedContext:
-    """Render items in the order given; in ``hint`` and ``span_hint`` only ``{label}`` is replaced."""
+    """Render items in the order given; in ``hint`` and ``span_hint`` only ``{label}`` is replaced.
+
+    ``around``: texts of others that stand before, between and behind the items; one newline between them without.
+    """
+    gaps = _gaps(items, around)
     parts: list[str] = []
     ends: list[int] = []
     pieces: list[tuple[int, int, int]] = []
     at = 0
-    for item in items:
+    for item, gap in zip(items, gaps, strict=False):
+        parts.append(gap)
+        at += len(gap)
         if isinstance(item, HintItem):
             label = item.label
             part = unlabelled_hint if label is None else hint.replace("{label}", str(label))
@@ -67,8 +78,23 @@ def render_context(
         parts.append(part)
         at += len(part)
         ends.append(at)
-        at += 1
-    return RenderedContext("\n".join(parts), tuple(ends), tuple(pieces))
+    return RenderedContext("".join([*parts, gaps[-1]]), tuple(ends), tuple(pieces))
+
+
+def _gaps(items: Sequence[BlockItem | HintItem], around: Sequence[str]) -> list[str]:
+    """Return what stands before, between and behind the items; a block begins and ends at a line of its own."""
+    if not around:
+        return ["", *["\n"] * (len(items) - 1), ""]
+    gaps = []
+    for place, gap in enumerate(around):
+        behind_block = place > 0 and isinstance(items[place - 1], BlockItem)
+        before_block = place < len(items) and isinstance(items[place], BlockItem)
+        if behind_block and not gap.startswith("\n") and (gap or place < len(items)):
+            gap = "\n" + gap
+        if before_block and not gap.endswith("\n") and (gap or place > 0):
+            gap += "\n"
+        gaps.append(gap)
+    return gaps
 
 
 def _render_block(item: BlockItem, span_hint: str, at: int, pieces: list[tuple[int, int, int]]) -> str:

@@ -12,8 +12,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from contextpilot_core.errors import IntegrityError
-from contextpilot_core.prompt.messages import HistoryMessage
-from contextpilot_core.prompt.visible import NOTHING, ForeignRecord, Known, MessageRecord, Visible, foreign_record
+from contextpilot_core.prompt.messages import ANSWER_ROLES, HistoryMessage
+from contextpilot_core.prompt.visible import (
+    NOTHING,
+    ForeignRecord,
+    Given,
+    Known,
+    MessageRecord,
+    Visible,
+    foreign_record,
+)
 
 _MOST_OWNERS = 64
 
@@ -56,6 +64,7 @@ class Conversations:
         self._clock = clock
         self._shared = shared
         self._known: OrderedDict[bytes, Known] = OrderedDict()
+        self._given: dict[bytes, Given] = {}  # of this process alone: what callers gave stays here
         self._seen: dict[bytes, float] = {}
         self._owners: dict[bytes, dict[str, None]] = {}
         self._owned: dict[str, dict[bytes, None]] = {}
@@ -76,21 +85,26 @@ class Conversations:
         shown: list[tuple[MessageRecord, str]] = []
         foreign: list[tuple[ForeignRecord, str | None]] = []
         known: list[tuple[bytes, Known]] = []
+        given: list[Given | None] = []
         for message in history:
             found = self.get(message.key) or self._known.get(message.key)
             if found is None:
                 content = message.message.get("content") if message.text is None else message.text
-                found = foreign_record(content, readable=message.text is not None)
+                answer = message.message["role"] in ANSWER_ROLES
+                found = foreign_record(content, readable=message.text is not None, answer=answer)
             if isinstance(found, MessageRecord):
                 shown.append((found, message.text or ""))
+                given.append(self._given.get(message.key))
             else:
                 foreign.append((found, message.text))
             known.append((message.key, found))
-        return Visible(tuple(shown), tuple(foreign), tuple(known)) if known else NOTHING
+        return Visible(tuple(shown), tuple(foreign), tuple(known), tuple(given)) if known else NOTHING
 
-    def record(self, key: bytes, record: MessageRecord, owner: str) -> None:
-        """Remember a message that was rendered for request ``owner``."""
+    def record(self, key: bytes, record: MessageRecord, owner: str, given: Given | None = None) -> None:
+        """Remember a message that was rendered for request ``owner``, and what it was rendered from."""
         self._known[key] = record
+        if given is not None:
+            self._given[key] = given
         self._hold(((key, record),), owner)
         if self._shared is not None:
             self._shared.rendered(key, record, owner)
@@ -141,6 +155,7 @@ class Conversations:
     def _drop(self, key: bytes) -> None:
         for owner in list(self._owners[key]):
             self._disown(key, owner)
+        self._given.pop(key, None)
         del self._known[key], self._seen[key], self._owners[key]
 
     def _disown(self, key: bytes, owner: str) -> None:
@@ -175,5 +190,7 @@ class Conversations:
             raise IntegrityError(
                 f"{len(self._known)} messages are known, {len(self._owners)} have owners, {len(self._seen)} have times"
             )
+        if not set(self._given) <= set(self._known):
+            raise IntegrityError(f"documents are known of {len(self._given)} messages, not all of which are known")
         if len(self._known) > self._limit:
             raise IntegrityError(f"more than {self._limit} messages are remembered")

@@ -27,6 +27,8 @@ def distinct(keys: Sequence[Hashable]) -> tuple[tuple[int, ...], tuple[int, ...]
 
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
+ANSWER_ROLES = frozenset({"assistant", "model", "chatbot"})
+"""Roles of what the model wrote; two of them are names that LlamaIndex has for it."""
 READABLE_ROLES = frozenset({"user", "tool"})
 """Roles whose text may count as visible context: assistant and system messages never do (docs: rule 1)."""
 

@@ -10,7 +10,7 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import BlockItem, HintItem, RenderedContext, render_context
 from contextpilot_core.prompt.messages import body_digest, distinct
 from contextpilot_core.prompt.spans import Marks, common_marks, split_blocks
-from contextpilot_core.prompt.visible import NOTHING, MessageRecord, Visible, message_record
+from contextpilot_core.prompt.visible import NOTHING, MessageRecord, Visible, foreign_record, message_record
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import Segment
 
@@ -82,15 +82,19 @@ class Sections:
             self._cut[order] = self._segments(order)
         return self._cut[order]
 
-    def section(self, order: tuple[int, ...]) -> Section:
-        """Return the documents in one order, rendered."""
+    def section(self, order: tuple[int, ...], around: Sequence[str] = ()) -> Section:
+        """Return the documents in one order, rendered; ``around``: as in `render_context`."""
         labels, segments, config = self.labels(order), self.segments(order), self._config
         items = [
             HintItem(label) if position in self._hints else BlockItem(label or 0, run)
             for position, label, run in zip(order, labels, segments, strict=True)
         ]
         context = render_context(
-            items, hint=config.hint, unlabelled_hint=config.unlabelled_hint, span_hint=config.span_hint
+            items,
+            hint=config.hint,
+            unlabelled_hint=config.unlabelled_hint,
+            span_hint=config.span_hint,
+            around=around,
         )
         return Section(order, labels, segments, self._hints, context)
 
@@ -132,3 +136,34 @@ def render_bodies(
     hints = visible.hints(positions, bodies, digests, tokens, config, count)
     section = Sections(bodies, positions, hints, visible, config, count).section(positions)
     return section.context.text, section.record(digests)
+
+
+def render_in_place(
+    bodies: Sequence[str], around: Sequence[str], config: EngineConfig, count: TokenCounter, visible: Visible = NOTHING
+) -> tuple[Section, MessageRecord]:
+    """Return bodies in a text of others, and what it shows; ``around``: what stands before, between and behind them.
+
+    Every body keeps its place. What ``visible`` shows, or stands above, becomes a hint, if that is shorter.
+    """
+    digests = [body_digest(body) for body in bodies]
+    places = tuple(range(len(bodies)))
+    tokens = [max(1, count(body)) for body in bodies]
+    rest = "\n".join(around)
+    hints = visible.hints(places, bodies, digests, tokens, config, count)
+    if config.dedup:
+        unclear = visible.unclear | foreign_record(rest, readable=False).labels
+        own: dict[bytes, int] = {}
+        for place in places:
+            label = own.get(digests[place])
+            if place in hints:
+                continue
+            if label and label not in unclear and _hint_tokens(label, config, count) < tokens[place]:
+                hints[place] = label
+            else:
+                own.setdefault(digests[place], visible.next_label + place - len([p for p in hints if p < place]))
+    section = Sections(bodies, places, hints, visible, config, count).section(places, around)
+    return section, section.record(digests, rest=rest)
+
+
+def _hint_tokens(label: int, config: EngineConfig, count: TokenCounter) -> int:
+    return count(config.hint.replace("{label}", str(label)))

@@ -149,7 +149,7 @@ def split_blocks(
         shown.add(source.label, source.text, [(source.anchors[key], key) for key in keys & source.anchors.keys()])
     result: list[tuple[Segment, ...]] = []
     for (label, body), own_marks in zip(blocks, marks, strict=True):
-        segments = _segments(body, _spans(body, own_marks, shown, worth))
+        segments = _segments(body, _spans(body, own_marks, shown, min_chars, worth))
         if label not in unclear:
             shown.add_literal(label, segments, own_marks)
         result.append(segments)
@@ -185,8 +185,13 @@ class _Shown:
             start = end
 
 
-def _spans(body: str, marks: Marks, shown: _Shown, worth: Callable[[str, int], bool]) -> list[tuple[int, int, int]]:
-    """Return (start, end, label) of the spans to replace: from the left, each the longest at its anchor."""
+def _spans(
+    body: str, marks: Marks, shown: _Shown, least: int, worth: Callable[[str, int], bool]
+) -> list[tuple[int, int, int]]:
+    """Return (start, end, label) of the spans to replace: from the left, each the longest at its anchor.
+
+    ``least``: characters below which nothing is `worth` a hint.
+    """
     if not marks or is_structured(body):
         return []
     spans: list[tuple[int, int, int]] = []
@@ -204,7 +209,7 @@ def _spans(body: str, marks: Marks, shown: _Shown, worth: Callable[[str, int], b
             weighed[number, there - at] = end
             if end - start > best[1] - best[0]:
                 best = (start, end, label)
-        if best[0] == best[1]:
+        if best[1] - best[0] < max(1, least):  # cut back to whole words, it can only get shorter
             continue
         start, end = whole_words(body, best[0], best[1])
         if worth(body[start:end], best[2]):

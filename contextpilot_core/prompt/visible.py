@@ -13,9 +13,11 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import RenderedContext
 from contextpilot_core.prompt.spans import MessageProfile, paragraph_keys, profile, shows_block, sources_in
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import Segment, SpanSource
+from contextpilot_core.types import ContextBlock, Segment, SpanSource
 
-_LABEL_LINE = re.compile(r"^[\s>*#|-]*\[Doc (\d{1,9})\]\s*$", re.MULTILINE)
+# A label alone on its line; of what may stand before it, nothing crosses a line, so the search stays linear.
+_LABEL_LINE = re.compile(r"^[^\S\n]*(?:[>*#|-][^\S\n]*)*\[Doc (\d{1,9})\][^\S\n]*$", re.MULTILINE)
+_FENCED_BELOW = re.compile(r"\s*(?:[>*#|-]\s*)*(?:={3}|`{3}|~{3})")
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,25 @@ class MessageRecord:
         return known
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a message was rendered from, for whoever asks what its labels stand for (`citations.shown_documents`).
+
+    ``order`` and ``labels`` by place; ``digests`` and ``blocks`` by position in the caller's list.
+    """
+
+    order: Sequence[int]
+    labels: Sequence[int | None]
+    digests: Sequence[bytes]
+    blocks: Sequence[str | ContextBlock]
+
+
 @dataclass(frozen=True)
 class ForeignRecord:
     """What is known of a message that we did not render, or no longer know.
 
     profile: finds whole blocks in its text; None where no hint may point.
-    labels: numbers of what looks like our label lines, in any role and shape: a hint to one of them could be misread.
+    labels: numbers of what looks like our label lines, in any shape: a hint to one of them could be misread.
     """
 
     profile: MessageProfile | None
@@ -62,11 +77,15 @@ Known = MessageRecord | ForeignRecord
 
 @dataclass(frozen=True)
 class Visible:
-    """What the messages of one request show, in the order of the messages."""
+    """What the messages of one request show, in the order of the messages.
+
+    ``given``: what every message in ``shown`` was rendered from, None where only other processes know.
+    """
 
     shown: tuple[tuple[MessageRecord, str], ...] = ()
     foreign: tuple[tuple[ForeignRecord, str | None], ...] = ()
     known: tuple[tuple[bytes, Known], ...] = ()
+    given: tuple[Given | None, ...] = ()
 
     @cached_property
     def unclear(self) -> frozenset[int]:
@@ -148,9 +167,20 @@ class Visible:
 NOTHING = Visible()
 
 
-def foreign_record(content: object, *, readable: bool) -> ForeignRecord:
-    """Read the content of a message once: its paragraphs, if a hint may point there, and what looks like our labels."""
-    labels = {int(number) for text in _texts(content) for number in _LABEL_LINE.findall(text)}
+def foreign_record(content: object, *, readable: bool, answer: bool = False) -> ForeignRecord:
+    """Read the content of a message once: its paragraphs, if a hint may point there, and what looks like our labels.
+
+    In an ``answer`` of the model a label is a citation: it names the document above, as a hint does, and shows nothing
+    in its place. That is safe as long as nothing is shown under it. A label above a fence may be a block that a
+    document has talked the model into writing, and a hint could be read as pointing there: that label stays doubtful.
+    The price of a false doubt is the full text once more; that of a false trust would be a document nobody sent.
+    """
+    labels = {
+        int(line[1])
+        for text in _texts(content)
+        for line in _LABEL_LINE.finditer(text)
+        if not answer or _FENCED_BELOW.match(text, line.end())
+    }
     return ForeignRecord(profile(content) if readable and isinstance(content, str) else None, frozenset(labels))
 
 

@@ -1,7 +1,8 @@
 """Read retrieval traces and corpora: JSON Lines, plain or gzip (docs: "Replay").
 
 A trace line is ``{"query_id", "doc_ids": [best first]}`` or ``{"conversation_id", "turns": [{"doc_ids"}, ...]}``;
-a corpus line ``{"id", "text"}``, or ``{"id", "text": null, "n_chars"}`` where texts cannot be given away.
+a corpus line ``{"id", "text"}``, or ``{"id", "text": null, "n_chars"}`` where texts cannot be given away. Ids are
+texts; whole numbers are read as their decimal text.
 """
 
 import gzip
@@ -10,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from contextpilot_core.errors import TraceError
 
@@ -40,10 +41,13 @@ def load_corpus(paths: Sequence[Path]) -> Mapping[str, Document]:
     documents: dict[str, Document] = {}
     for path in paths:
         for where, line in _lines(path):
-            identity, text = line.get("id"), line.get("text")
+            identity, text = _id(line.get("id")), line.get("text")
             size = len(text) if isinstance(text, str) else line.get("n_chars") if text is None else None
-            if not isinstance(identity, str) or type(size) is not int or size < 0:  # a bool is no number of characters
-                raise TraceError(f"{where}: a document needs a string 'id' and a 'text' (or 'n_chars'); mend the line")
+            if identity is None or type(size) is not int or size < 0:  # a bool is no number of characters
+                raise TraceError(
+                    f"{where}: a document needs an 'id' (a text or a whole number) and a 'text' (or 'n_chars'); "
+                    "mend the line"
+                )
             documents[identity] = Document(max(1, size // 4), text)
     return documents
 
@@ -58,7 +62,7 @@ def load_trace(path: Path, queries: Path | None = None) -> list[TraceItem]:
     """
     evidence = {}
     for where, line in _lines(queries) if queries is not None else ():
-        evidence[_name(where, line, "id")] = line.get("evidence_ids")
+        evidence[_name(where, line, "id")] = _evidence(where, line)
     singles: list[TraceItem] = []
     conversations: list[list[TraceItem]] = []
     for where, line in _lines(path):
@@ -66,43 +70,80 @@ def load_trace(path: Path, queries: Path | None = None) -> list[TraceItem]:
         if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
             raise TraceError(f"{where}: a conversation needs 'turns', a list of contexts; mend the line")
         if "turns" in line:
-            conversations.append([_item(where, turn, turn.get("evidence_ids")) for turn in turns])
+            conversations.append([_item(where, turn, _evidence(where, turn)) for turn in turns])
         else:
-            singles.append(_item(where, line, evidence.get(_name(where, line, "query_id"))))
+            singles.append(_item(where, line, evidence.get(_name(where, line, "query_id"), frozenset())))
     longest = max(map(len, conversations), default=0)
     return singles + [turns[number] for number in range(longest) for turns in conversations if number < len(turns)]
 
 
-def _name(where: str, line: Mapping[str, Any], field: str) -> str | int | float | None:
-    name = line.get(field)
-    if name is not None and not isinstance(name, (str, int, float)):
-        raise TraceError(f"{where}: {field!r} is a {type(name).__name__}; it must be a text")
+def _id(value: object) -> str | None:
+    """Return an id as a text, a whole number in its decimal form; None for what is no id."""
+    return str(value) if type(value) is int else value if isinstance(value, str) else None
+
+
+def _ids(value: object) -> list[str] | None:
+    """Return a list of ids; None for what is none."""
+    if not isinstance(value, list):
+        return None
+    found = [identity for entry in value if (identity := _id(entry)) is not None]
+    return found if len(found) == len(value) else None
+
+
+def _name(where: str, line: Mapping[str, Any], field: str) -> str | None:
+    value = line.get(field)
+    name = _id(value)
+    if name is None and value is not None:
+        raise TraceError(f"{where}: {field!r} is a {type(value).__name__}; it must be a text or a whole number")
     return name
 
 
-def _item(where: str, line: Mapping[str, Any], evidence: object) -> TraceItem:
-    ids = line.get("doc_ids")
-    if not isinstance(ids, list) or not all(isinstance(identity, str) for identity in ids):
-        raise TraceError(f"{where}: a context needs 'doc_ids', a list of strings, best first; mend the line")
-    gold = frozenset(map(str, evidence)) if isinstance(evidence, list) else frozenset()
-    return TraceItem(tuple(ids), gold)
+def _evidence(where: str, line: Mapping[str, Any]) -> frozenset[str]:
+    value = line.get("evidence_ids")
+    found = [] if value is None else _ids(value)
+    if found is None:
+        raise TraceError(f"{where}: 'evidence_ids' must be a list of texts or whole numbers; mend the line")
+    return frozenset(found)
+
+
+def _item(where: str, line: Mapping[str, Any], evidence: frozenset[str]) -> TraceItem:
+    ids = _ids(line.get("doc_ids"))
+    if ids is None:
+        raise TraceError(
+            f"{where}: a context needs 'doc_ids', a list of texts or whole numbers, best first; mend the line"
+        )
+    return TraceItem(tuple(ids), evidence)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a file, each with its place; a byte order mark before the first is no part of it."""
+    number = 0
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with _opened(path) as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     where = f"{path.name}, line {number}"
-                    try:
-                        value = json.loads(line)
-                    except (ValueError, RecursionError) as error:
-                        reason = getattr(error, "msg", type(error).__name__)  # with no word of the line
-                        raise TraceError(f"{where}: cannot be read as JSON ({reason}); mend the line") from error
-                    if not isinstance(value, dict):
-                        raise TraceError(f"{where}: expected a JSON object, got {type(value).__name__}; mend the line")
-                    yield where, value
+                    yield where, _object(where, line)
     except FileNotFoundError as error:
         raise TraceError(f"{path}: cannot be read, there is no such file; check its path") from error
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise TraceError(f"{path}: cannot be read as JSON Lines ({error}); give a .jsonl or .jsonl.gz file") from error
+        raise TraceError(
+            f"{path}, behind line {number}: cannot be read as JSON Lines ({error}); give a .jsonl or .jsonl.gz file"
+        ) from error
+
+
+def _opened(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig")
+    return path.open(encoding="utf-8-sig")
+
+
+def _object(where: str, line: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", type(error).__name__)  # with no word of the line
+        raise TraceError(f"{where}: cannot be read as JSON ({reason}); mend the line") from error
+    if not isinstance(value, dict):
+        raise TraceError(f"{where}: expected a JSON object, got {type(value).__name__}; mend the line")
+    return value

@@ -15,14 +15,15 @@ DISTRIBUTION = "contextpilot-rag"
 app = typer.Typer(
     name=DISTRIBUTION,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its boxes show a flag as if it took a value
     help="Plans retrieval-augmented prompts so that a server's prefix cache is hit more often.",
 )
-app.command("replay")(replay)
-app.command("doctor")(doctor)
-app.command("gate")(gate)
-app.command("demo")(demo)  # needs the extra of its name
+# A line of each in the list: a longer one would be cut off.
+app.command("replay", short_help="Replay a trace of retrievals, and report what is reused.")(replay)
+app.command("doctor", short_help="Say why prompts in files do not share a prefix.")(doctor)
+app.command("gate", short_help="Ask a model whether answers suffer.")(gate)
+app.command("demo", short_help="Answer real questions, plain and with us.")(demo)  # needs the extra of its name
 
 
 def _show_version(wanted: bool) -> None:

@@ -14,9 +14,7 @@ from contextpilot_integrations.doctor import read_prompts
 def doctor(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE...", help="Prompts in the order sent: .json, .jsonl, or text. Two or more in all."
-        ),
+        typer.Argument(metavar="FILE", help="Prompts in the order sent: .json, .jsonl, or text. Two or more in all."),
     ],
     kv_block: Annotated[int, typer.Option(min=1, help="Tokens per KV block of the server.")] = 16,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

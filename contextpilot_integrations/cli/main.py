@@ -12,9 +12,9 @@ def main() -> NoReturn:
     try:
         for module in ("typer", "rich"):
             extras.load(module, extra="cli")
-        from contextpilot_integrations.cli.app import app
+        from contextpilot_integrations.cli.app import DISTRIBUTION, app
 
-        app()
+        app(prog_name=DISTRIBUTION)  # also as a module: completion works for this name
     except ContextPilotError as error:
         sys.stderr.write(f"contextpilot-rag: {error}\n")
         sys.exit(2)

@@ -43,7 +43,7 @@ def read_folder(folder: Path, max_tokens: int = MAX_TOKENS) -> list[ContextBlock
     if not folder.is_dir():
         raise ConfigError(f"--docs {folder}: there is no such folder; give a folder that holds .md or .txt files")
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    texts = [(path.relative_to(folder).as_posix(), path.read_text("utf-8", "replace")) for path in paths]
+    texts = [(path.relative_to(folder).as_posix(), path.read_text("utf-8-sig", "replace")) for path in paths]
     chunks = chunk_texts(texts, max_tokens)
     if not chunks:
         raise ConfigError(f"--docs {folder}: no text in files named {', '.join('*' + s for s in SUFFIXES)}; add some")

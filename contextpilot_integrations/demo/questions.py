@@ -48,7 +48,7 @@ def read_questions(path: Path) -> QuestionBank:
     Raises `ConfigError` for a file that is absent, no UTF-8, holds no question or has another shape.
     """
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"--questions {path}: cannot be read ({type(error).__name__}); give a .json or .txt file in UTF-8"

@@ -21,7 +21,7 @@ def read_prompts(path: str | PathLike[str]) -> list[PromptLike]:
     """
     file = Path(path)
     try:
-        text = file.read_text("utf-8")
+        text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"{file} cannot be read ({type(error).__name__}); give a file of UTF-8 text") from error
     suffix = file.suffix.lower()

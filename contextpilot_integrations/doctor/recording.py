@@ -6,7 +6,6 @@ from typing import Any
 
 from contextpilot_core import Message
 from contextpilot_core.diagnose import PromptRecord
-from contextpilot_integrations.reorder import strip_note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +30,7 @@ class Recorder:
 
     def document(self, text: str) -> None:
         """Take a retrieved text."""
-        self.documents[strip_note(text).strip()] = None
+        self.documents[text.strip()] = None
 
     def recording(self) -> Recording:
         """Return what was collected."""

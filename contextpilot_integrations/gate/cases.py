@@ -54,7 +54,7 @@ def read_cases(path: str | PathLike[str]) -> list[Case]:
     """
     file = Path(path)
     try:
-        lines = file.read_text("utf-8").split("\n")
+        lines = file.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"{file} cannot be read ({type(error).__name__}); give a .jsonl file; {_SHAPE}") from error
     cases: dict[str, Case] = {}

@@ -12,6 +12,7 @@ load("langchain_core", extra="langchain")
 
 from contextpilot_integrations.langchain.agent.tool import create_contextpilot_retriever_tool  # noqa: E402
 from contextpilot_integrations.langchain.chat import ContextPilotChat, create_contextpilot_chat  # noqa: E402
+from contextpilot_integrations.langchain.citations import sources_of  # noqa: E402
 from contextpilot_integrations.langchain.compressor import ContextPilotCompressor, reorder_documents  # noqa: E402
 from contextpilot_integrations.langchain.prompts import create_contextpilot_prompt, format_context  # noqa: E402
 from contextpilot_integrations.langchain.retriever import ContextPilotRetriever  # noqa: E402
@@ -29,6 +30,7 @@ __all__ = [
     "create_contextpilot_retriever_tool",
     "format_context",
     "reorder_documents",
+    "sources_of",
 ]
 
 

@@ -10,7 +10,6 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, e
 from pydantic import ConfigDict, Field
 
 from contextpilot_core import ReuseEngine, WindowScheduler
-from contextpilot_core.config import NoteStyle
 from contextpilot_integrations.langchain.documents import arranged, arranged_in_turn
 from contextpilot_integrations.langchain.sessions import session_of
 from contextpilot_integrations.reorder import OrderMemory
@@ -26,7 +25,6 @@ class ContextPilotCompressor(BaseDocumentCompressor):
 
     engine: ReuseEngine = Field(default_factory=ReuseEngine)
     k: int | None = Field(default=None, ge=1)
-    note: NoteStyle | None = None
     session_id: str | None = None
     namespace: str = "default"
     scheduler: WindowScheduler | None = None
@@ -51,7 +49,6 @@ class ContextPilotCompressor(BaseDocumentCompressor):
         metadata = getattr(callbacks, "metadata", None)
         return {
             "k": self.k,
-            "note": self.note,
             "session_id": session_of(ensure_config(), metadata=metadata, fallback=self.session_id),
             "namespace": self.namespace,
             "orders": self.orders,
@@ -62,7 +59,6 @@ def reorder_documents(
     engine: ReuseEngine,
     *,
     k: int | None = None,
-    note: NoteStyle | None = None,
     session_id: str | None = None,
     namespace: str = "default",
     scheduler: WindowScheduler | None = None,
@@ -77,7 +73,7 @@ def reorder_documents(
 
     def options(config: RunnableConfig) -> dict[str, Any]:
         session = session_of(config, fallback=session_id)
-        return {"k": k, "note": note, "session_id": session, "namespace": namespace, "orders": orders}
+        return {"k": k, "session_id": session, "namespace": namespace, "orders": orders}
 
     def reorder(documents: Sequence[Document], config: RunnableConfig) -> list[Document]:
         return arranged(engine, documents, **options(config))

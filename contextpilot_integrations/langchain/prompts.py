@@ -4,26 +4,34 @@ from collections.abc import Sequence
 
 from langchain_core.documents import Document
 from langchain_core.messages import SystemMessage
-from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate
 
 from contextpilot_core import EngineConfig, Plan, estimate_tokens
 from contextpilot_core.config import NoteStyle
 from contextpilot_core.prompt import context_message_text, order_note, render_bodies
-from contextpilot_integrations.langchain.documents import relevance
-from contextpilot_integrations.reorder import strip_note
+from contextpilot_integrations.langchain.documents import relevance, shown_text
 
 _EVERY_DOCUMENT = EngineConfig(dedup=False)
 
 
-def format_context(context: Plan | Sequence[Document], *, note: NoteStyle = "compact") -> str:
+def format_context(
+    context: Plan | Sequence[Document],
+    *,
+    note: NoteStyle = "compact",
+    document_prompt: BasePromptTemplate[str] | None = None,
+) -> str:
     """Return a context as text: labelled blocks, each in a fence that its text cannot close, and the note last.
 
     For a plan this is its text, with its own note. For the documents of a `ContextPilotRetriever`
-    (``retriever | format_context``) their ordinal note becomes one by labels, in the style ``note``.
+    (``retriever | format_context``) it is made here, in the style ``note``, and a document is shown as
+    ``document_prompt`` has it, its text alone without. ``[Doc n]`` is the n-th document: see `sources_of`.
+
+    Raises:
+        ValueError: a document lacks a variable of the prompt.
     """
     if isinstance(context, Plan):
         return context.text
-    bodies = [strip_note(document.page_content) for document in context]
+    bodies = [shown_text(document, document_prompt) for document in context]
     text, _ = render_bodies(bodies, _EVERY_DOCUMENT, estimate_tokens)
     best_first = relevance(context)
     moved = best_first != tuple(range(len(context)))

@@ -13,7 +13,6 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 from pydantic import ConfigDict, Field
 
 from contextpilot_core import ReuseEngine, WindowScheduler
-from contextpilot_core.config import NoteStyle
 from contextpilot_integrations.langchain.documents import arranged, arranged_in_turn
 from contextpilot_integrations.langchain.sessions import session_of
 from contextpilot_integrations.reorder import OrderMemory
@@ -36,8 +35,6 @@ class ContextPilotRetriever(BaseRetriever):
     """Plans the order; all pipelines in front of one model server should share it."""
     k: int | None = Field(default=None, ge=1)
     """How many different documents to keep, the best ones; also an argument of a call."""
-    note: NoteStyle | None = None
-    """Style of the note on the last document when documents were moved; None is the engine's, "none" is no note."""
     session_id: str | None = None
     """The session of calls that name none."""
     namespace: str = "default"
@@ -100,7 +97,6 @@ class ContextPilotRetriever(BaseRetriever):
         k = kwargs.get("k")
         return {
             "k": self.k if k is None else k,
-            "note": self.note,
             "session_id": session_of(
                 _config(kwargs), explicit=kwargs.get("session_id"), metadata=metadata, fallback=self.session_id
             ),

@@ -1,22 +1,16 @@
 """The swap-in hook for LlamaIndex: one more node postprocessor, the last one in the list."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
-from llama_index_instrumentation.span import active_span_id
 from pydantic import Field, PrivateAttr
 
 from contextpilot_core import ReuseEngine
-from contextpilot_integrations.llama_index.nodes import arranged, identity_block, ranks
+from contextpilot_integrations.llama_index.nodes import arranged, identity_block, llm_text
 from contextpilot_integrations.llama_index.sessions import find_session
-from contextpilot_integrations.reorder import OrderMemory, arrange
-
-_CONTEXT_IN_SYSTEM_MESSAGE = "ContextChatEngine."
-_caller: ContextVar[str] = ContextVar("contextpilot_llama_index_caller", default="")
+from contextpilot_integrations.reorder import RANK, OrderMemory, OrderNotes, arrange
 
 
 class ContextPilotPostprocessor(BaseNodePostprocessor):
@@ -25,25 +19,23 @@ class ContextPilotPostprocessor(BaseNodePostprocessor):
         index.as_query_engine(node_postprocessors=[ContextPilotPostprocessor()])
 
     Nodes come back as copies: text, scores and ids as they were, nodes with the same text once, the original rank in
-    the metadata where no model sees it. When the order is not by relevance, the text of the last node ends in a note
-    that says so. Put it last: what comes behind it sees the new order.
+    the metadata where no model sees it. Put it last: what comes behind it sees the new order. The model is told nothing
+    of the order, unless a template of yours holds an `order_note`.
 
     engine: plans; share one between all that send prompts to the same model server.
-    note: style of the note. None is the engine's, and no note where the context stands in the system message
-        (`ContextChatEngine`, `CondensePlusContextChatEngine`): there, it would cost the reuse of the history.
     session_id, memory: name the conversation, whose documents keep their order from turn to turn. Above them stand
         ``contextpilot_integrations.session`` and ``instrument_tags({"session_id": ...})``.
     namespace: nothing crosses it.
 
-    ``copy.deepcopy`` shares engine, memory and orders. It cannot be pickled. ``to_dict`` leaves them out.
+    ``copy.deepcopy`` shares engine, memory, orders and notes. It cannot be pickled. ``to_dict`` leaves them out.
     """
 
     engine: ReuseEngine = Field(default_factory=ReuseEngine, exclude=True)
-    note: Literal["compact", "full", "none"] | None = None
     session_id: str | None = None
     memory: Any = Field(default=None, exclude=True)
     namespace: str = "default"
     _orders: OrderMemory = PrivateAttr(default_factory=OrderMemory)
+    _notes: OrderNotes = PrivateAttr(default_factory=OrderNotes)
 
     @classmethod
     def class_name(cls) -> str:
@@ -54,42 +46,33 @@ class ContextPilotPostprocessor(BaseNodePostprocessor):
         """Forget the order of a session: LlamaIndex's ``reset()`` does not reach here. Returns whether it was known."""
         return self._orders.forget(session_id, namespace=self.namespace)
 
-    def postprocess_nodes(
-        self,
-        nodes: list[NodeWithScore],
-        query_bundle: QueryBundle | None = None,
-        query_str: str | None = None,
-    ) -> list[NodeWithScore]:
-        """Order the nodes. The question plays no part."""
-        with _noted_caller():
-            return super().postprocess_nodes(nodes, query_bundle, query_str)
+    def order_note(self, *, context_str: str | Sequence[str] = "", query_str: str = "", **others: Any) -> str:
+        """Return the note that tells the original order of relevance, for a prompt that shows all nodes of a call.
 
-    async def apostprocess_nodes(
-        self,
-        nodes: list[NodeWithScore],
-        query_bundle: QueryBundle | None = None,
-        query_str: str | None = None,
-    ) -> list[NodeWithScore]:
-        """Order the nodes, as `postprocess_nodes`; nothing here waits."""
-        with _noted_caller():
-            return await super().apostprocess_nodes(nodes, query_bundle, query_str)
+            PromptTemplate("{context_str}{order_note} {query_str}", function_mappings={"order_note": hook.order_note})
+
+        LlamaIndex calls it with the variables of the template. It is "" where there is nothing to tell, and for every
+        prompt that shows only some of the nodes, or parts of them: in the response modes "refine" and "accumulate", in
+        "compact" and "tree_summarize" where not all nodes fit into one prompt, in a `CitationQueryEngine`.
+        """
+        context = context_str if isinstance(context_str, str) else "\n".join(context_str)
+        return self._notes.note(query_str, context)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        note = self.note
-        if note is None and _CONTEXT_IN_SYSTEM_MESSAGE in _caller.get():
-            note = "none"
         arrangement = arrange(
             self.engine,
             [identity_block(item) for item in nodes],
-            ranks=ranks(nodes),
-            note=note,
             session_id=find_session(self.session_id, self.memory),
             namespace=self.namespace,
             orders=self._orders,
         )
-        return arranged(nodes, arrangement)
+        given = arranged(nodes, arrangement)
+        shown = [item for item in given if llm_text(item).strip()]
+        query = "" if query_bundle is None else query_bundle.query_str
+        self._notes.keep(query, list(map(llm_text, shown)), [item.node.metadata[RANK] for item in shown])
+        return given
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -105,13 +88,3 @@ class ContextPilotPostprocessor(BaseNodePostprocessor):
         raise TypeError(
             "a ContextPilotPostprocessor cannot be pickled: its engine's state would be lost; make one per process"
         )
-
-
-@contextmanager
-def _noted_caller() -> Iterator[None]:
-    """Remember the span that calls: inside, the active one is our own."""
-    token = _caller.set(active_span_id.get() or "")
-    try:
-        yield
-    finally:
-        _caller.reset(token)

@@ -1,20 +1,19 @@
-"""What all swap-in hooks share: the order of their documents, the note on the last one, the memory of a session.
+"""What all swap-in hooks share: the order of their documents.
 
 A swap-in hook gives documents back and never sees the messages: it drops repeats within the call, moves documents to
-the front, and changes no text, but for a note at the end of the last document when the order is not by relevance.
+the front, and changes no text.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from dataclasses import dataclass, field
+from typing import Any
 
 from contextpilot_core import ContextBlock, ContextRequest, EngineConfig, Plan, ReuseEngine, WindowScheduler
-from contextpilot_core.checks import one_of, whole_number
+from contextpilot_core.checks import whole_number
 from contextpilot_core.clustering import prefix_first
-from contextpilot_core.config import NoteStyle
 from contextpilot_core.prompt import body_digest, distinct
-from contextpilot_integrations.reorder.notes import ordinal_note, relevance_order, strip_note
 from contextpilot_integrations.reorder.orders import OrderMemory
+from contextpilot_integrations.reorder.ranks import relevance_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +22,11 @@ class Arrangement:
 
     order: positions to return, in this order. ranks: their places in the order of relevance, 0 is the best.
     repeats: position that is returned -> positions that were dropped because they have the same text.
-    note: what to append to the text of the last one, "" for nothing.
     """
 
     order: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
     repeats: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    note: str = ""
 
 
 def arrange(engine: ReuseEngine, blocks: Sequence[ContextBlock], **options: Any) -> Arrangement:
@@ -67,7 +64,6 @@ class Call:
     given: tuple[int, ...]
     relevance: tuple[int, ...]
     digests: Sequence[bytes]
-    style: NoteStyle
     memory: OrderMemory | None
 
     def arrangement(self, plan: Plan) -> Arrangement:
@@ -87,7 +83,6 @@ class Call:
             order=order,
             ranks=placed,
             repeats={position: tuple(others) for position, others in repeats.items()},
-            note=ordinal_note(self.style, placed),
         )
 
 
@@ -95,9 +90,7 @@ def asked(
     config: EngineConfig,
     blocks: Sequence[ContextBlock],
     *,
-    ranks: Sequence[Any] = (),
     k: int | None = None,
-    note: NoteStyle | None = None,
     session_id: str | None = None,
     namespace: str = "default",
     orders: OrderMemory | None = None,
@@ -106,33 +99,28 @@ def asked(
 
     Args:
         config: the engine's; equal texts are one document for it (``dedup``).
-        blocks: the documents best first, or as one of our hooks returned them. Our note is no part of their text.
-        ranks: what ``metadata[RANK]`` of each holds, see `relevance_order`.
+        blocks: the documents best first, or as one of our hooks returned them (by their metadata).
         k: keep the best ``k`` different texts; done before anything moves.
-        note: style of the note; None is the engine's.
         session_id: names the conversation; None is stateless.
         namespace: orders are shared inside it only.
         orders: where the last orders of the sessions are kept.
 
     Raises:
-        ConfigError: ``k`` is below 1, or ``note`` is no style.
+        ConfigError: ``k`` is below 1.
     """
-    style = config.note if note is None else note
-    one_of("note", style, get_args(NoteStyle))
-    relevance = relevance_order([block.text for block in blocks], ranks)
-    bodies = [replace(block, text=strip_note(block.text)) for block in blocks]
-    digests = [body_digest(_shown(body, config)) for body in bodies]
+    relevance = relevance_order([block.metadata or {} for block in blocks])
+    digests = [body_digest(_shown(block, config)) for block in blocks]
     given = _best(relevance, digests, k, config)
     memory = orders if config.strategy != "none" and config.budget is None else None
     if memory is not None and session_id is not None:
         given = _sticky(given, digests, memory.last(namespace, session_id))
     request = ContextRequest(
-        blocks=tuple(bodies[position] for position in given),
+        blocks=tuple(blocks[position] for position in given),
         session_id=session_id,
         namespace=namespace,
         remember=False,
     )
-    return Call(request=request, given=given, relevance=relevance, digests=digests, style=style, memory=memory)
+    return Call(request=request, given=given, relevance=relevance, digests=digests, memory=memory)
 
 
 def _shown(block: ContextBlock, config: EngineConfig) -> str:

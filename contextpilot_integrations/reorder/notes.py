@@ -1,20 +1,10 @@
-"""The note on the last document."""
+"""The note for prompts in which documents stand without labels, and for which of them it holds."""
 
-import re
 from collections.abc import Sequence
-from typing import Any
 
-from contextpilot_core.config import NoteStyle
-from contextpilot_core.prompt import COMPACT_LABELS
-
-RANK = "contextpilot_rank"
-"""Metadata key of a document's place in the order of relevance; 0 is the best."""
-SOURCES = "contextpilot_sources"
-"""Metadata key of all documents that had this text (``id`` and ``metadata`` of each), where there are several."""
-
-_NOTE_HEAD = "\n\nDocuments above by relevance: "
-_ORDINAL = r"[0-9]+(?:st|nd|rd|th)"
-_NOTE = re.compile(rf"{re.escape(_NOTE_HEAD)}{_ORDINAL}(?:, {_ORDINAL})*\Z")
+from contextpilot_core.prompt import COMPACT_LABELS, body_digest
+from contextpilot_core.types import OnePerProcess
+from contextpilot_integrations.recent import Recent
 
 
 def ordinal(number: int) -> str:
@@ -23,36 +13,40 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if 10 <= number % 100 <= 20 else endings.get(number % 10, 'th')}"
 
 
-def ordinal_note(style: NoteStyle, ranks: Sequence[int]) -> str:
+def ordinal_note(ranks: Sequence[int]) -> str:
     """Return the note for documents of these relevance ranks, in the order of the prompt; with its blank line.
 
-    "compact" names the places of the best five, "full" of all; nothing is said about an order by relevance.
+    It names the places of the best five. Nothing is said about an order by relevance.
     """
     best_first = sorted(range(len(ranks)), key=ranks.__getitem__)
-    if style == "none" or best_first == list(range(len(ranks))):
+    if best_first == list(range(len(ranks))):
         return ""
-    named = best_first if style == "full" else best_first[:COMPACT_LABELS]
-    return _NOTE_HEAD + ", ".join(ordinal(place + 1) for place in named)
+    return "\n\nDocuments above by relevance: " + ", ".join(
+        [ordinal(place + 1) for place in best_first[:COMPACT_LABELS]]
+    )
 
 
-def strip_note(text: str) -> str:
-    """Return the text without notes of ours at its end."""
-    while True:
-        at = text.rfind(_NOTE_HEAD)
-        if at < 0 or not _NOTE.match(text, at):
-            return text
-        text = text[:at]
+class OrderNotes(OnePerProcess):
+    """The notes of the latest calls of a hook, found again by the whole context of a prompt; thread-safe.
 
-
-def relevance_order(texts: Sequence[str], ranks: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions best first: as given, or by rank when the documents come straight from one of our hooks.
-
-    They do when the last text ends in our note and each has a rank of its own (``metadata[RANK]``): then the order
-    is no longer that of relevance, and only the ranks still know it. The note alone, which any text may imitate,
-    changes nothing.
+    A context that holds one document more or less, or a part of one, has no note: so none can say what is not there.
     """
-    positions = tuple(range(len(texts)))
-    own = {rank for rank in ranks if isinstance(rank, int)}
-    if not texts or strip_note(texts[-1]) == texts[-1] or len(own) < len(texts) or len(ranks) != len(texts):
-        return positions
-    return tuple(sorted(positions, key=ranks.__getitem__))
+
+    def __init__(self, max_notes: int = 1_000) -> None:
+        """Keep ``max_notes``, the least recently made forgotten first. No text is kept."""
+        self._notes: Recent[tuple[bytes, bytes], str] = Recent(max_notes)
+
+    def keep(self, query: str, texts: Sequence[str], ranks: Sequence[int]) -> None:
+        """Remember in which order the documents of a question were given, and their ranks."""
+        note = ordinal_note(ranks)
+        if note:
+            self._notes.put(_key(query, texts), note)
+
+    def note(self, query: str, context: str) -> str:
+        """Return the note for a context that shows all documents of a call for this question, else ""."""
+        return self._notes.peek(_key(query, [context])) or ""
+
+
+def _key(query: str, texts: Sequence[str]) -> tuple[bytes, bytes]:
+    """Frameworks put their own spaces and lines between documents, and around them."""
+    return body_digest(query), body_digest(" ".join(" ".join(texts).split()))

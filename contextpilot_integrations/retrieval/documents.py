@@ -44,6 +44,13 @@ def as_entries(documents: Iterable[Any]) -> tuple[Entry, ...]:
     return tuple(_entry(document, position) for position, document in enumerate(documents))
 
 
+def own_copy(value: Any) -> Any:
+    """Return a value in new dicts and lists, which a caller may change; what else it holds may not be copyable."""
+    if isinstance(value, Mapping):
+        return {key: own_copy(item) for key, item in value.items()}
+    return [own_copy(item) for item in value] if isinstance(value, list) else value
+
+
 def _entry(document: Any, position: int) -> Entry:
     if isinstance(document, str):
         return Entry(block=ContextBlock(text=document))

@@ -1,6 +1,5 @@
 """An index as a LangChain retriever; imports ``langchain-core`` alone."""
 
-from copy import deepcopy
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -8,6 +7,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
+from contextpilot_integrations.retrieval.documents import own_copy
 from contextpilot_integrations.retrieval.index import Index
 
 
@@ -29,7 +29,7 @@ class IndexRetriever(BaseRetriever):
             Document(
                 page_content=hit.block.text,
                 id=None if hit.block.id is None else str(hit.block.id),
-                metadata=deepcopy(dict(hit.block.metadata or {})),
+                metadata=own_copy(hit.block.metadata or {}),
             )
             for hit in index.search(query, self.k if k is None else k)
         ]

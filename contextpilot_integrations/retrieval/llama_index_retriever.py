@@ -1,6 +1,5 @@
 """An index as a LlamaIndex retriever; imports ``llama-index-core`` alone."""
 
-from copy import deepcopy
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -15,7 +14,7 @@ from llama_index.core.schema import (
 
 from contextpilot_core import RequestError
 from contextpilot_core.checks import whole_number
-from contextpilot_integrations.retrieval.documents import Entry
+from contextpilot_integrations.retrieval.documents import Entry, own_copy
 from contextpilot_integrations.retrieval.index import Index
 
 
@@ -40,12 +39,12 @@ class IndexNodeRetriever(BaseRetriever):
 
 def _node(entry: Entry, position: int) -> TextNode:
     block = entry.block
-    fields: dict[str, Any] = deepcopy(dict(entry.node))
+    fields: dict[str, Any] = own_copy(entry.node)
     source = fields.pop("ref_doc_id", None)
     node = TextNode(
         id_=f"document-{position}" if block.id is None else str(block.id),
         text=block.text,
-        metadata=deepcopy(dict(block.metadata or {})),
+        metadata=own_copy(block.metadata or {}),
         **fields,
     )
     if source is not None:

@@ -7,24 +7,21 @@ copy in step: one appends what was planned here to a log (a Redis stream), the o
 import hashlib
 import logging
 import os
+import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
 from contextpilot_core import ConfigError
-from contextpilot_core.checks import whole_number
+from contextpilot_core.checks import number, whole_number
 from contextpilot_core.journal import SharedState, rules
 from contextpilot_integrations.secret_keys import secret_key
 from contextpilot_integrations.stores.codec import VERSION, encode_snapshot
+from contextpilot_integrations.stores.connection import connected
 from contextpilot_integrations.stores.exchange import Exchange
 from contextpilot_integrations.stores.redis_log import RedisLog
 
 _log = logging.getLogger(__name__)
 _DIGEST_BYTES = 16
-_SOCKET_SECONDS = 5.0
 
 
 class RedisStore(AbstractContextManager["RedisStore"]):
@@ -50,7 +47,9 @@ class RedisStore(AbstractContextManager["RedisStore"]):
         """Prepare; nothing is sent before an engine is there.
 
         Args:
-            server: a URL, or a `redis.Redis` that answers in bytes and waits for an answer at least a second.
+            server: a URL, or a `redis.Redis` that answers in bytes and waits for an answer at least a second. What a
+                URL says about decoding, protocol and retries does not count. Two connections are used; with one, others
+                hear of an operation a little later.
             secret: at least 16 bytes, the same in all processes; it is not sent.
             key: begins the name of every key in Redis.
             snapshot_every: a snapshot is written, and the log trimmed, once in so many entries.
@@ -59,7 +58,7 @@ class RedisStore(AbstractContextManager["RedisStore"]):
             ConfigError: an argument breaks its rule.
         """
         self._secret = hashlib.blake2b(secret_key("secret", secret), person=b"contextpilot").digest()
-        self._client = _client(server)
+        self._client = connected(server)
         self._lent = self._client is server
         self._key = key
         self._every = whole_number("snapshot_every", snapshot_every, "give entries, 2000 is usual")
@@ -86,20 +85,21 @@ class RedisStore(AbstractContextManager["RedisStore"]):
 
     def wake(self) -> None:
         """Take note of a new operation (the engine calls this)."""
-        if self._exchange is None:
-            return
-        if os.getpid() != self._process:
-            self._exchange = None
-            _log.error("a RedisStore does not survive a fork: make it, and its engine, in the process that uses them")
-            return
-        self._exchange.wake()
+        exchange = self._here()
+        if exchange is not None:
+            exchange.wake()
 
     def synchronize(self, timeout: float = 5.0) -> bool:
         """Wait until all operations of this process, and what others appended before now, are part of the copy.
 
         Returns False when that took longer than ``timeout`` seconds.
+
+        Raises:
+            ConfigError: ``timeout`` is no number of at least 0.
         """
-        return self._exchange is not None and self._exchange.synchronize(timeout)
+        _check_seconds(timeout)
+        exchange = self._here()
+        return exchange is not None and exchange.synchronize(timeout)
 
     def digest(self) -> str:
         """Return SHA-256 of the copy of the shared state: equal wherever the log was read equally far.
@@ -112,31 +112,30 @@ class RedisStore(AbstractContextManager["RedisStore"]):
         return hashlib.sha256(encode_snapshot(self._state.snapshot())).hexdigest()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Send what waits, at most for ``timeout`` seconds, and end the threads; the engine plans on alone."""
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.close(timeout)
-            if not self._lent:
-                self._client.close()
+        """Send what waits and end the threads, within ``timeout`` seconds; the engine plans on alone.
+
+        A thread that waits for Redis by then ends by itself, as soon as Redis or its time limit answers.
+
+        Raises:
+            ConfigError: ``timeout`` is no number of at least 0.
+        """
+        _check_seconds(timeout)
+        exchange, self._exchange = self._here(), None
+        if exchange is not None and exchange.close(timeout) and not self._lent:
+            self._client.close()
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def _here(self) -> Exchange | None:
+        """Return the exchange; None when it is closed, or was left behind in another process by a fork."""
+        if self._exchange is not None and os.getpid() != self._process:
+            self._exchange = None
+            _log.error("a RedisStore does not survive a fork: make it, and its engine, in the process that uses them")
+            if self._state is not None:
+                self._state.detach()  # nobody follows the log here
+        return self._exchange
 
-def _client(server: object) -> Any:
-    if isinstance(server, str):
-        try:
-            # Both threads try again by themselves, as long as it takes; no command tries twice.
-            return redis.Redis.from_url(
-                server,
-                socket_timeout=_SOCKET_SECONDS,
-                socket_connect_timeout=_SOCKET_SECONDS,
-                retry=Retry(NoBackoff(), 0),
-            )
-        except ValueError:  # its words may hold a part of the password
-            raise ConfigError("the URL of the Redis server cannot be read; try redis://localhost:6379") from None
-    if not isinstance(server, redis.Redis):
-        raise ConfigError(f"server must be a URL or a redis.Redis, got {type(server).__name__}; give one of them")
-    if server.connection_pool.connection_kwargs.get("decode_responses"):
-        raise ConfigError("the client decodes its answers; make it with decode_responses=False")
-    return server
+
+def _check_seconds(timeout: float) -> None:
+    number("timeout", timeout, "give seconds, 5 is usual", least=0, most=threading.TIMEOUT_MAX)

@@ -25,6 +25,9 @@ _BEGIN = b"0-1"
 UNREACHABLE = (redis.RedisError, OSError)
 """What every command may raise."""
 
+REFUSED = (redis.ResponseError,)
+"""Those of them with which the server refuses a command."""
+
 Position = bytes
 """The place of an entry in its stream: milliseconds and a number, as Redis makes it."""
 
@@ -52,6 +55,8 @@ class RedisLog:
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client
+        self.single = client.connection_pool.max_connections < 2
+        """Whether there is but one connection: who waits for entries on it keeps all others from theirs."""
         self._name = name.encode()
         self._epoch = self._name + b":epoch"
 

@@ -1,6 +1,7 @@
-"""A real HTTP server on 127.0.0.1 that speaks the chat-completions stream, and misbehaves when a test says so."""
+"""A real HTTP server on this machine that speaks the chat-completions stream, and misbehaves when a test says so."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -130,7 +131,7 @@ class ChatServer:
 
 
 @contextmanager
-def chat_server() -> Iterator[ChatServer]:
+def chat_server(host: str = "127.0.0.1") -> Iterator[ChatServer]:
     state = ChatServer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -147,14 +148,17 @@ def chat_server() -> Iterator[ChatServer]:
             pass
 
     class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
         def handle_error(self, request, client_address) -> None:
             """Clients and tests hang up as they like."""
 
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server((host, 0), Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    state.base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    name = f"[{host}]" if ":" in host else host
+    state.base_url = f"http://{name}:{server.server_address[1]}/v1"
     try:
         yield state
     finally:

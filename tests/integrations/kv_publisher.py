@@ -37,6 +37,7 @@ class Publisher:
 
     def __init__(self, endpoint, replay=None, *, ring=10_000, topic=b"kv", bind=True, old_replay=False):
         self.context = zmq.Context()
+        self.context.setsockopt(zmq.IPV6, "[" in endpoint)
         self.socket = self.context.socket(zmq.PUB)
         (self.socket.bind if bind else self.socket.connect)(endpoint)
         self.topic, self.old_replay = topic, old_replay

@@ -1,6 +1,8 @@
 """LlamaIndex with fakes at its edges: a model that records its prompts, a retriever with a table, prompts as text."""
 
+import os
 import re
+import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import Any
 
@@ -131,6 +133,11 @@ class TableRetriever(BaseRetriever):
 
 def node(text: str, score: float | None = None, **fields: Any) -> NodeWithScore:
     return NodeWithScore(node=TextNode(text=text, **fields), score=score)
+
+
+def uncopyable() -> dict[str, Any]:
+    """Metadata of which nothing can be deep-copied."""
+    return {"lock": threading.Lock(), "pages": (page for page in "ab"), "file": open(os.devnull), "shown": "word"}
 
 
 def chatml(messages: Sequence[ChatMessage]) -> str:

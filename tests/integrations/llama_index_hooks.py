@@ -7,8 +7,6 @@ from llama_index.core.schema import NodeWithScore
 from contextpilot_integrations.llama_index import ContextPilotPostprocessor
 from tests.integrations.llama_index_fakes import TABLE, Recorder, TableRetriever, node
 
-NOTE = "\n\nDocuments above by relevance: 2nd, 1st, 4th, 3rd"
-
 
 def nodes(*found):
     return [item if isinstance(item, NodeWithScore) else node(item, (9 - rank) / 10) for rank, item in enumerate(found)]

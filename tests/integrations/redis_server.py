@@ -20,18 +20,19 @@ def free_port() -> int:
 class RedisServer:
     """``folder`` keeps its data over `kill` and `start`; `wipe` loses them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         self._program = shutil.which("redis-server")
         if self._program is None:
             absent("redis-server is not installed (Debian: apt-get install redis-server)")
         self._folder = folder
         self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}"
+        self._host = host
+        self.url = f"redis://[{host}]:{self.port}" if ":" in host else f"redis://{host}:{self.port}"
         self.client = redis.Redis.from_url(self.url)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        options = f"--bind 127.0.0.1 --port {self.port} --dir {self._folder} --save  --appendonly yes".split(" ")
+        options = f"--bind {self._host} --port {self.port} --dir {self._folder} --save  --appendonly yes".split(" ")
         self._process = subprocess.Popen([self._program, *options], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:

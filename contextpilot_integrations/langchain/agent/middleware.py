@@ -1,15 +1,24 @@
 """Middleware for ``create_agent``: what a retrieval tool brought before is not sent again."""
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine, TokenCounter, estimate_tokens
 from contextpilot_integrations.extras import load
-from contextpilot_integrations.langchain.agent.rendering import ResultRenderer
+from contextpilot_integrations.langchain.agent.cited import labelled_documents, with_places
+from contextpilot_integrations.langchain.agent.rendering import Rendering, ResultRenderer
+from contextpilot_integrations.langchain.agent.results import why_left
+from contextpilot_integrations.langchain.agent.tool import is_retriever_tool
 
 load("langchain.agents.middleware", extra="langchain-agents")
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse  # noqa: E402
+
+_LOG = logging.getLogger(__name__)
 
 
 class ContextPilotMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -17,10 +26,14 @@ class ContextPilotMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
         create_agent(model, tools=[tool], middleware=[summarizing, ContextPilotMiddleware()])
 
-    Retrieved is a tool message whose artifact is a list of documents and whose content shows their texts, as that of
-    `create_contextpilot_retriever_tool`; nothing else is touched. Of each document the model sees its text (or what
-    ``EngineConfig.renderer`` makes of it); what it saw in an earlier message becomes a hint to there. Place it after
-    middleware that summarises, clears or redacts: then hints name only what is still there.
+    It works with tool messages whose artifact is a list of documents and whose content shows their texts one behind
+    the other, as those of `create_contextpilot_retriever_tool` and of LangChain's own retrieval tools with
+    ``response_format="content_and_artifact"``. What the tool puts around a text (source, title, header, footer) stays
+    in its place; a text that an earlier message shows in the same form becomes a hint to there. All else stays as it
+    is; where that is a result with documents, a warning in the log says so, once. Place it after middleware that
+    summarises, clears or redacts: then hints name only what is still there.
+
+    Answers carry where the documents of their labels are, for `sources_of`.
     """
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ContextPilotMiddleware":
@@ -46,21 +59,40 @@ class ContextPilotMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             raise ConfigError("config and engine are both given; give one of them: an engine has a config of its own")
         chosen = engine.config if engine is not None else config or EngineConfig()
         self._rendered = ResultRenderer(chosen, token_counter)
+        self._warned = False
+
+    def sources(self, messages: Sequence[BaseMessage]) -> dict[int, Document]:
+        """Return the documents by the labels under which the model would see them now, before it has answered."""
+        return labelled_documents(self._rendered(messages))
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Call the model with the results rendered."""
-        return handler(self._changed(request))
+        rendering = self._read(request)
+        return with_places(handler(_changed(request, rendering)), rendering)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """Call the model with the results rendered."""
-        return await handler(self._changed(request))
+        rendering = self._read(request)
+        return with_places(await handler(_changed(request, rendering)), rendering)
 
-    def _changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        messages = self._rendered(request.messages)
-        if all(new is old for new, old in zip(messages, request.messages, strict=True)):
-            return request
-        return request.override(messages=messages)  # type: ignore[arg-type]
+    def _read(self, request: ModelRequest[Any]) -> Rendering:
+        rendering = self._rendered(request.messages)
+        if not self._warned:
+            retrievers = {tool.name for tool in getattr(request, "tools", ()) if is_retriever_tool(tool)}
+            reasons = (why_left(each, retriever=each.name in retrievers) for each in request.messages)
+            reason = next(filter(None, reasons), None)
+            if reason is not None:
+                self._warned = True
+                _LOG.warning("%s", reason)
+        return rendering
+
+
+def _changed(request: ModelRequest[Any], rendering: Rendering) -> ModelRequest[Any]:
+    """Return the request with what was rendered; itself where nothing was."""
+    if all(new is old for new, old in zip(rendering.messages, request.messages, strict=True)):
+        return request
+    return request.override(messages=list(rendering.messages))  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import create_retriever_tool
+from langchain_core.tools.retriever import RetrieverInput
 from langchain_core.tools.structured import StructuredTool
 
 
@@ -27,3 +28,8 @@ def create_contextpilot_retriever_tool(
         document_separator=document_separator,
         response_format="content_and_artifact",
     )
+
+
+def is_retriever_tool(tool: object) -> bool:
+    """Tell whether LangChain's ``create_retriever_tool`` made a tool, with documents as its artifact or without."""
+    return isinstance(tool, StructuredTool) and tool.args_schema is RetrieverInput

@@ -8,10 +8,12 @@ from typing import Any, TypeAlias
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage, message_chunk_to_message
+from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from contextpilot_core import RequestTypeError, ReuseEngine, TokenCounter, estimate_tokens
 from contextpilot_integrations.langchain.chat.events import atell, tell
+from contextpilot_integrations.langchain.chat.finding import Condense, Finder
 from contextpilot_integrations.langchain.chat.history import (
     GetHistory,
     MemoryHistories,
@@ -23,6 +25,7 @@ from contextpilot_integrations.langchain.chat.history import (
 )
 from contextpilot_integrations.langchain.chat.llm import model_call
 from contextpilot_integrations.langchain.chat.turn import ChatTurn
+from contextpilot_integrations.langchain.documents import DocumentBlock
 from contextpilot_integrations.langchain.sessions import session_of
 from contextpilot_integrations.serving.chat import Setting, Tenants, TurnLocks
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
@@ -37,6 +40,8 @@ def create_contextpilot_chat(
     *,
     history: GetHistory | None = None,
     instructions: str = "",
+    condense_question: Condense | None = None,
+    document_prompt: BasePromptTemplate[str] | None = None,
     session_id: str | None = None,
     namespace: str = "default",
     tenants: Tenants | None = None,
@@ -50,9 +55,10 @@ def create_contextpilot_chat(
         chat.invoke("And in winter?", {"configurable": {"session_id": "user-17"}})
 
     Every prompt is the one before, its answer, and a user message with what the history does not show yet: context,
-    note, question. The session of a call is found as by `ContextPilotRetriever`; without one there is no history.
-    Calls of one session wait for each other. A turn that fails, breaks off or ends in tool calls is not kept. The
-    custom event "contextpilot_turn" tells callbacks the figures of each answer (`TurnFigures`).
+    note, question. Answers, streamed ones in their first piece, carry what the labels stand for (`sources_of`); the
+    history does not keep that. The session of a call is found as by `ContextPilotRetriever`; without one there is no
+    history. Calls of one session wait for each other. A turn that fails, breaks off or ends in tool calls is not kept.
+    The custom event "contextpilot_turn" tells callbacks the figures of each answer (`TurnFigures`).
 
     Args:
         retriever: finds documents for the question, best first.
@@ -60,7 +66,15 @@ def create_contextpilot_chat(
         engine: plans the prompts; all pipelines in front of one model server should share it. None: a new one.
         history: session id -> a LangChain chat message history (or what has ``messages``, ``add_messages`` and
             ``clear``). None: in this process. The messages hold the documents, also for planning them again.
-        instructions: the system message.
+        instructions: the system message. System messages that a history brings are kept where they are; the first one
+            stands in place of equal instructions, and behind others.
+        condense_question: makes a question that stands alone, which the retriever is asked in place of the user's: a
+            Runnable that takes ``input`` and ``chat_history``, as the prompt of LangChain's
+            ``create_history_aware_retriever`` does, or a callable that takes the two, perhaps asynchronous. It sees
+            the questions without their documents; an empty answer changes nothing. None: the user's words are looked
+            for.
+        document_prompt: what the model is shown of a document, as in LangChain's chains; its text alone with None.
+            Documents of which it makes the same are one.
         session_id: the session of calls that name none.
         namespace: orders are shared inside it only.
         tenants: sends every prompt under the ``cache_salt`` of the namespace (vLLM, SGLang), in the ``extra_body`` of
@@ -81,7 +95,8 @@ def create_contextpilot_chat(
     )
     tokenizer = PromptTokenizer(tokens) if tokens is not None and engine.follows_events else None
     history = MemoryHistories(max_sessions) if history is None else history
-    return ContextPilotChat(retriever, llm, setting, tokenizer, history, session_id, tenants)
+    finder = Finder(retriever, condense_question, document_prompt)
+    return ContextPilotChat(finder, llm, setting, tokenizer, history, session_id, tenants)
 
 
 class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
@@ -92,7 +107,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
 
     def __init__(
         self,
-        retriever: Runnable[str, list[Document]],
+        finder: Finder,
         llm: Runnable[Any, BaseMessage],
         setting: Setting,
         tokenizer: PromptTokenizer | None,
@@ -100,7 +115,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         session_id: str | None,
         tenants: Tenants | None,
     ) -> None:
-        self._retriever, self._llm, self._setting, self._tokenizer = retriever, llm, setting, tokenizer
+        self._finder, self._llm, self._setting, self._tokenizer = finder, llm, setting, tokenizer
         self._get_history, self._session_id, self._tenants = get_history, session_id, tenants
         self._locks = TurnLocks()
 
@@ -126,13 +141,13 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
 
         def answer(asked: ChatInput, run_manager: CallbackManagerForChainRun, config: RunnableConfig) -> BaseMessage:
             history, question = self._history(session_id), _question(asked)
-            documents = self._retriever.invoke(question, config)
-            turn = self._turn(history.messages, question, documents, session_id, kwargs)
+            messages = history.messages
+            turn = self._turn(messages, question, self._finder.find(question, messages, config), session_id, kwargs)
             with turn.turn.sending():
                 reply = self._llm.invoke(turn.prompt, config, **turn.arguments)
             save(history, turn.added(reply), turn.rewritten)
             tell(turn.figures(reply), config)
-            return reply
+            return turn.answered(reply)
 
         with self._locks.hold(session_id):
             return self._call_with_config(answer, input, config)
@@ -145,13 +160,14 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             asked: ChatInput, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
         ) -> BaseMessage:
             history, question = self._history(session_id), _question(asked)
-            documents = await self._retriever.ainvoke(question, config)
-            turn = self._turn(await aload(history), question, documents, session_id, kwargs)
+            messages = await aload(history)
+            blocks = await self._finder.afind(question, messages, config)
+            turn = self._turn(messages, question, blocks, session_id, kwargs)
             with turn.turn.sending():
                 reply = await self._llm.ainvoke(turn.prompt, config, **turn.arguments)
             await asave(history, turn.added(reply), turn.rewritten)
             await atell(await turn.afigures(reply), config)
-            return reply
+            return turn.answered(reply)
 
         async with self._locks.ahold(session_id):
             return await self._acall_with_config(answer, input, config)
@@ -164,13 +180,13 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             inputs: Iterator[ChatInput], run_manager: CallbackManagerForChainRun, config: RunnableConfig
         ) -> Iterator[BaseMessage]:
             history, question = self._history(session_id), _question(next(inputs))
-            documents = self._retriever.invoke(question, config)
-            turn = self._turn(history.messages, question, documents, session_id, kwargs)
+            messages = history.messages
+            turn = self._turn(messages, question, self._finder.find(question, messages, config), session_id, kwargs)
             whole: Any = None
             with turn.turn.streaming() as chunk_came:
                 for chunk in self._llm.stream(turn.prompt, config, **turn.arguments):
                     chunk_came()
-                    yield chunk
+                    yield turn.answered(chunk) if whole is None else chunk
                     whole = chunk if whole is None else whole + chunk
             if whole is not None:
                 save(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
@@ -195,13 +211,14 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             inputs: AsyncIterator[ChatInput], run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
         ) -> AsyncIterator[BaseMessage]:
             history, question = self._history(session_id), _question(await anext(inputs))
-            documents = await self._retriever.ainvoke(question, config)
-            turn = self._turn(await aload(history), question, documents, session_id, kwargs)
+            messages = await aload(history)
+            blocks = await self._finder.afind(question, messages, config)
+            turn = self._turn(messages, question, blocks, session_id, kwargs)
             whole: Any = None
             with turn.turn.streaming() as chunk_came:
                 async for chunk in self._llm.astream(turn.prompt, config, **turn.arguments):
                     chunk_came()
-                    yield chunk
+                    yield turn.answered(chunk) if whole is None else chunk
                     whole = chunk if whole is None else whole + chunk
             if whole is not None:
                 await asave(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
@@ -227,13 +244,13 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         self,
         messages: list[BaseMessage],
         question: str,
-        documents: list[Document],
+        blocks: list[DocumentBlock],
         session_id: str | None,
         kwargs: Mapping[str, Any],
     ) -> ChatTurn:
         call = model_call(self._llm, kwargs, self._tenants, self._setting.namespace)
         setting = replace(self._setting, session_id=session_id)
-        return ChatTurn(setting, self._tokenizer, messages, question, documents, call)
+        return ChatTurn(setting, self._tokenizer, messages, question, blocks, call)
 
 
 def _question(asked: ChatInput) -> str:

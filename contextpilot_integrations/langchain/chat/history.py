@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from contextpilot_core import EngineConfig, Message
+from contextpilot_core import Message
 from contextpilot_core.checks import whole_number
 from contextpilot_core.prompt import message_text
 from contextpilot_integrations.recent import Recent
@@ -15,7 +15,7 @@ from contextpilot_integrations.serving.chat import Entry, asked_of, record_of
 CONTEXT = "contextpilot"
 """Key in ``additional_kwargs`` of a user message of ours: its question and its documents. It is never sent."""
 
-_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system", "tool": "tool"}
 
 
 class MessageHistory(Protocol):
@@ -103,12 +103,12 @@ def entry_of(message: BaseMessage) -> Entry:
     return Entry(read, asked_of(record, message_text(read)) if isinstance(message, HumanMessage) else None, message)
 
 
-def message_of(entry: Entry, config: EngineConfig) -> BaseMessage:
+def message_of(entry: Entry) -> BaseMessage:
     """Return the message of an entry: as it was given, or a new user message with what it takes to plan it again."""
     if isinstance(entry.origin, BaseMessage):
         return entry.origin
     text = str(entry.message["content"]) if entry.message is not None else ""
-    kept = {} if entry.asked is None else {CONTEXT: record_of(entry.asked, text, config)}
+    kept = {} if entry.asked is None else {CONTEXT: record_of(entry.asked, text)}
     return HumanMessage(text, additional_kwargs=kept)
 
 

@@ -2,16 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
-from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from contextpilot_core import RequestError, RequestTypeError
+from contextpilot_core.prompt import message_text
+from contextpilot_integrations.langchain.chat.answers import with_sources
 from contextpilot_integrations.langchain.chat.history import as_sent, entry_of, message_of, reported_scale
 from contextpilot_integrations.langchain.chat.llm import ModelCall
-from contextpilot_integrations.langchain.documents import as_block, by_relevance
+from contextpilot_integrations.langchain.documents import DocumentBlock, document_of
 from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn, TurnFigures, read_usage
 from contextpilot_integrations.serving.tokens import PromptTokenizer
+
+_Answer = TypeVar("_Answer")
 
 
 class ChatTurn:
@@ -26,24 +31,29 @@ class ChatTurn:
         tokenizer: PromptTokenizer | None,
         messages: Sequence[BaseMessage],
         question: str,
-        documents: Sequence[Document],
+        blocks: Sequence[DocumentBlock],
         call: ModelCall,
     ) -> None:
         """Plan the prompt. Raises `RequestError`: an empty question, or the engine refuses."""
         if not question.strip():
             raise RequestError(f"the question is empty ({len(question)} characters); give the words of the user")
-        history = [entry_of(message) for message in messages]
-        asked = Asked(question, tuple([as_block(document) for document in by_relevance(documents)]))
+        history, asked = [entry_of(message) for message in messages], Asked(question, tuple(blocks))
+        setting = _beside(setting, history)
         room = None if setting.window is None else setting.window - call.answer_tokens
         self.turn = Turn(setting, history, asked, room=room, scale=reported_scale(history))
         self.rewritten, self.arguments = self.turn.rewritten, call.arguments
-        self._config, self._tokenizer, self._call = setting.engine.config, tokenizer, call
+        self._prefix, self._tokenizer, self._call = setting.prefix, tokenizer, call
+
+    def answered(self, answer: _Answer) -> _Answer:
+        """Return an answer, or the first piece of one, with the documents that the labels of its prompt stand for."""
+        return with_sources(answer, {label: document_of(source) for label, source in self.turn.sources.items()})
 
     @property
     def prompt(self) -> list[BaseMessage]:
         """The messages to send: our system message, unless the history brings one, the history, the question."""
-        head = [SystemMessage(str(entry.message["content"])) for entry in self.turn.head if entry.message is not None]
-        return [*head, *[as_sent(self._message(entry)) for entry in (*self.turn.history, self.turn.entry)]]
+        head = [*self._prefix, *[entry.message for entry in self.turn.head if entry.message is not None]]
+        sent = [as_sent(self._message(entry)) for entry in (*self.turn.history, self.turn.entry)]
+        return [*[SystemMessage(str(message["content"])) for message in head], *sent]
 
     def added(self, answer: BaseMessage) -> list[BaseMessage]:
         """Return what to append to the history: nothing for tool calls, which no user message may follow.
@@ -77,4 +87,12 @@ class ChatTurn:
         return await asyncio.to_thread(self.figures, answer)
 
     def _message(self, entry: Entry) -> BaseMessage:
-        return message_of(entry, self._config)
+        return message_of(entry)
+
+
+def _beside(setting: Setting, history: Sequence[Entry]) -> Setting:
+    """Let the instructions stand before a history that has other system messages: each is kept where it is."""
+    first = next((entry.message for entry in history if entry.is_system and entry.message is not None), None)
+    if not setting.instructions or first is None or message_text(first) == setting.instructions:
+        return setting
+    return replace(setting, instructions="", prefix=({"role": "system", "content": setting.instructions},))

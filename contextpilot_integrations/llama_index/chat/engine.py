@@ -16,11 +16,12 @@ from llama_index.core.base.llms.types import (
     MessageRole,
 )
 from llama_index.core.callbacks import CallbackManager, trace_method
-from llama_index.core.chat_engine.types import AgentChatResponse, BaseChatEngine, StreamingAgentChatResponse
+from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.prompts.rich import RichPromptTemplate
 from llama_index.core.settings import Settings
 from llama_index.core.types import Thread
 from llama_index.core.utils import get_tokenizer
@@ -28,8 +29,11 @@ from llama_index_instrumentation import get_dispatcher
 
 from contextpilot_core import ConfigError, Plan, PromptTokens, RequestError, ReuseEngine
 from contextpilot_integrations.llama_index.chat.events import TurnEvent
+from contextpilot_integrations.llama_index.chat.finding import CondenseQuestion, Finder, Found
 from contextpilot_integrations.llama_index.chat.history import openai_form
 from contextpilot_integrations.llama_index.chat.llm import extra_body, salted, window_and_room
+from contextpilot_integrations.llama_index.chat.responses import ContextPilotResponse, ContextPilotStreamingResponse
+from contextpilot_integrations.llama_index.chat.template import ContextTemplate
 from contextpilot_integrations.llama_index.chat.turn import ChatTurn, TurnMemory
 from contextpilot_integrations.llama_index.sessions import find_session
 from contextpilot_integrations.serving.chat import Setting, Tenants, TurnLocks, Usage, read_usage
@@ -47,7 +51,7 @@ class ContextPilotChatEngine(BaseChatEngine):
     The documents stand in the user message, before the question, and stay there in the memory. A document that the
     history shows is not sent again but named by a hint; what the history no longer shows is sent again. The LLM is
     called for every question, with or without documents. The memory's messages hold the documents:
-    `question_of(message)` gives the question alone.
+    `question_of(message)` gives the question alone. An answer has ``nodes_by_label``, for what it cites.
 
     When the context window is full, the oldest turns are dropped, whole, down to half of it, so that the next turns
     extend each other again. Questions wait for each other, and until the model has streamed the last answer; where one
@@ -65,6 +69,8 @@ class ContextPilotChatEngine(BaseChatEngine):
         memory: BaseMemory | None = None,
         prefix_messages: Sequence[ChatMessage] = (),
         node_postprocessors: Sequence[BaseNodePostprocessor] = (),
+        context_template: str | PromptTemplate | RichPromptTemplate | None = None,
+        condense_question: CondenseQuestion | None = None,
         max_context_tokens: int | None = None,
         session_id: str | None = None,
         namespace: str = "default",
@@ -75,12 +81,18 @@ class ContextPilotChatEngine(BaseChatEngine):
         """Make an engine for one conversation.
 
         Args:
-            retriever: finds the documents, by the question as it was asked.
+            retriever: finds the documents, by the question as it was asked, or as ``condense_question`` made it.
             engine: plans; None is one of its own. Share one between all that talk to the same model server.
             llm: answers; None is ``Settings.llm``.
             memory: holds the conversation; None is one in this process. All messages in it are sent, up to the limit.
             prefix_messages: stand before every prompt.
             node_postprocessors: applied to what was retrieved.
+            context_template: what stands around the documents of a question; a template of one message, with
+                ``context_str`` and perhaps ``query_str``. None: the documents, and behind them the question.
+            condense_question: makes a question that stands alone, to look for, of one with a history: a prompt with
+                ``chat_history`` and ``question`` for the LLM (LlamaIndex's `DEFAULT_CONDENSE_PROMPT_TEMPLATE`), or a
+                callable that takes the question and the messages, which may be asynchronous for `achat` and
+                `astream_chat`. It sees no documents. The model is asked what the user asked.
             max_context_tokens: the context window, for prompt and answer (``max_tokens`` of the LLM). None is the LLM's
                 own; a memory's ``token_limit`` holds as well.
             session_id: names the conversation for the engine, if the surroundings do not (as in the postprocessor).
@@ -92,16 +104,16 @@ class ContextPilotChatEngine(BaseChatEngine):
             callback_manager: None is ``Settings.callback_manager``.
 
         Raises:
-            ConfigError: ``max_context_tokens`` is below 1, the memory has ``memory_blocks``, or ``tenants`` cannot be
-                kept apart with this LLM.
+            ConfigError: ``max_context_tokens`` is below 1, the memory does more than keep messages (memory blocks,
+                summaries), a template lacks its variables, or ``tenants`` cannot be kept apart with this LLM.
         """
-        self._retriever = retriever
         llm = Settings.llm if llm is None else llm
         self._llm = llm if tenants is None else salted(llm, tenants, namespace)
         window, self._room = window_and_room(max_context_tokens, self._llm, memory)
         # `Memory` would count all tokens anew for every message, and keep a thread and an event loop for its database.
         self._memory = ChatMemoryBuffer.from_defaults(token_limit=self._room) if memory is None else memory
-        self._postprocessors = list(node_postprocessors)
+        self._finder = Finder(retriever, node_postprocessors, condense_question, self._llm)
+        self._template = None if context_template is None else ContextTemplate(context_template)
         self._session_id, self._prefix = session_id, list(prefix_messages)
         engine = ReuseEngine() if engine is None else engine
         tokenizer = getattr(self._memory, "tokenizer_fn", None) or get_tokenizer()
@@ -121,7 +133,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         self._locks = TurnLocks()
         self._writing: threading.Thread | asyncio.Task[None] | None = None  # the answer that is being streamed
         self.callback_manager = Settings.callback_manager if callback_manager is None else callback_manager
-        for postprocessor in self._postprocessors:
+        for postprocessor in node_postprocessors:
             postprocessor.callback_manager = self.callback_manager
 
     @classmethod
@@ -173,7 +185,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         return known
 
     @trace_method("chat")
-    def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
+    def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> ContextPilotResponse:
         """Answer a question; ``chat_history`` replaces what the memory holds."""
         with self._locks.hold(_CONVERSATION):
             turn = self._ask(message, chat_history)
@@ -181,10 +193,10 @@ class ContextPilotChatEngine(BaseChatEngine):
                 answer = self._llm.chat(turn.prompt(self._prefix))
             reply = self._answered(turn, answer, turn.read_tokens(self._tokenizer, read_usage(answer.raw)))
             TurnMemory(self._memory, turn).put(reply)
-        return _response(turn, reply)
+        return turn.response(reply)
 
     @trace_method("chat")
-    async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
+    async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> ContextPilotResponse:
         """Answer a question, as `chat`."""
         async with self._locks.ahold(_CONVERSATION):
             turn = await self._aask(message, chat_history)
@@ -192,18 +204,16 @@ class ContextPilotChatEngine(BaseChatEngine):
                 answer = await self._llm.achat(turn.prompt(self._prefix))
             reply = self._answered(turn, answer, await turn.aread_tokens(self._tokenizer, read_usage(answer.raw)))
             await TurnMemory(self._memory, turn).aput(reply)
-        return _response(turn, reply)
+        return turn.response(reply)
 
     @trace_method("chat")
-    def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> StreamingAgentChatResponse:
+    def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> ContextPilotStreamingResponse:
         """Answer a question piece by piece, as `chat`; the memory holds the turn once the answer is complete."""
         with self._locks.hold(_CONVERSATION):
             turn = self._ask(message, chat_history)
             with turn.turn.opening():
                 chunks = self._llm.stream_chat(turn.prompt(self._prefix))
-            response = StreamingAgentChatResponse(
-                chat_stream=self._watched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
-            )
+            response = turn.streaming(chat_stream=self._watched(turn, chunks))
             thread = Thread(target=response.write_response_to_history, args=(TurnMemory(self._memory, turn),))
             response.write_response_to_history_thread = self._writing = thread
             thread.start()
@@ -212,15 +222,13 @@ class ContextPilotChatEngine(BaseChatEngine):
     @trace_method("chat")
     async def astream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
-    ) -> StreamingAgentChatResponse:
+    ) -> ContextPilotStreamingResponse:
         """Answer a question piece by piece, as `stream_chat`."""
         async with self._locks.ahold(_CONVERSATION):
             turn = await self._aask(message, chat_history)
             with turn.turn.opening():
                 chunks = await self._llm.astream_chat(turn.prompt(self._prefix))
-            response = StreamingAgentChatResponse(
-                achat_stream=self._awatched(turn, chunks), sources=turn.sources, source_nodes=turn.nodes
-            )
+            response = turn.streaming(achat_stream=self._awatched(turn, chunks))
             task = asyncio.create_task(response.awrite_response_to_history(TurnMemory(self._memory, turn)))
             task.add_done_callback(lambda _: turn.turn.failed())  # it may be cancelled before it begins
             response.awrite_response_to_history_task = self._writing = task
@@ -233,10 +241,8 @@ class ContextPilotChatEngine(BaseChatEngine):
             _check_written(self._writing)
         if chat_history is not None:
             self._memory.set(list(chat_history))
-        nodes = self._retriever.retrieve(message)
-        for postprocessor in self._postprocessors:
-            nodes = postprocessor.postprocess_nodes(nodes, query_bundle=QueryBundle(message))
-        return self._plan(message, nodes, self._memory.get_all())
+        stored = self._memory.get_all()
+        return self._plan(message, self._finder.find(message, stored), stored)
 
     async def _aask(self, message: str, chat_history: list[ChatMessage] | None) -> ChatTurn:
         if isinstance(self._writing, threading.Thread):
@@ -247,15 +253,20 @@ class ContextPilotChatEngine(BaseChatEngine):
             _check_written(self._writing)
         if chat_history is not None:
             await self._memory.aset(list(chat_history))
-        nodes = await self._retriever.aretrieve(message)
-        for postprocessor in self._postprocessors:
-            nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=QueryBundle(message))
-        return self._plan(message, nodes, await self._memory.aget_all())
+        stored = await self._memory.aget_all()
+        return self._plan(message, await self._finder.afind(message, stored), stored)
 
-    def _plan(self, message: str, nodes: list[NodeWithScore], stored: list[ChatMessage]) -> ChatTurn:
+    def _plan(self, message: str, found: Found, stored: list[ChatMessage]) -> ChatTurn:
         setting = replace(self._setting, session_id=find_session(self._session_id, self._memory))
         turn = ChatTurn(
-            setting, message, nodes, stored, room=self._room, scale=self._scale, extra_body=extra_body(self._llm)
+            setting,
+            message,
+            found,
+            stored,
+            template=self._template,
+            room=self._room,
+            scale=self._scale,
+            extra_body=extra_body(self._llm),
         )
         self._last_plan = turn.turn.plan
         return turn
@@ -291,7 +302,3 @@ def _check_written(task: "asyncio.Task[None]") -> None:
     """Raise `RequestError` while an answer is being written in an event loop that cannot be waited for here."""
     if not task.done() and not task.get_loop().is_closed():
         raise RequestError("the last answer is still being streamed in another event loop; read it to its end first")
-
-
-def _response(turn: ChatTurn, answer: ChatMessage) -> AgentChatResponse:
-    return AgentChatResponse(response=answer.content or "", sources=turn.sources, source_nodes=turn.nodes)

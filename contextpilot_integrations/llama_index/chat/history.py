@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 
-from contextpilot_core import EngineConfig, Message
+from contextpilot_core import Message
 from contextpilot_core.prompt import message_text
-from contextpilot_integrations.serving.chat import Entry, asked_of, record_of
+from contextpilot_integrations.serving.chat import Entry, as_rendered, asked_of, record_of
 
 RECORD = "contextpilot"
 
@@ -37,15 +37,16 @@ def openai_form(messages: Iterable[ChatMessage]) -> list[Message]:
 def entry_of(message: ChatMessage) -> Entry:
     """Return a message as our chats read it: its OpenAI form, and what one of ours was planned from."""
     (read,), record = openai_form([message]), message.additional_kwargs.get(RECORD)
-    return Entry(read, asked_of(record, message_text(read)) if message.role == MessageRole.USER else None, message)
+    asked = asked_of(record, message_text(read)) if message.role == MessageRole.USER else None
+    return Entry(as_rendered(read, asked), asked, message)
 
 
-def message_of(entry: Entry, config: EngineConfig) -> ChatMessage:
+def message_of(entry: Entry) -> ChatMessage:
     """Return the message of an entry: as it was given, or a new user message with what it takes to plan it again."""
     if isinstance(entry.origin, ChatMessage):
         return entry.origin
-    text = str(entry.message["content"]) if entry.message is not None else ""
-    kept = {} if entry.asked is None else {RECORD: record_of(entry.asked, text, config)}
+    text = str(entry.sent[0]["content"]) if entry.message is not None else ""
+    kept = {} if entry.asked is None else {RECORD: record_of(entry.asked, text)}
     return ChatMessage(role=MessageRole.USER, content=text, additional_kwargs=kept)
 
 
@@ -55,3 +56,9 @@ def as_sent(message: ChatMessage) -> ChatMessage:
         return message
     others = {key: value for key, value in message.additional_kwargs.items() if key != RECORD}
     return message.model_copy(update={"additional_kwargs": others})
+
+
+def as_asked(message: ChatMessage) -> ChatMessage:
+    """Return the message without the documents that went along with a question of ours."""
+    asked = entry_of(message).asked
+    return message if asked is None else ChatMessage(role=message.role, content=asked.query)

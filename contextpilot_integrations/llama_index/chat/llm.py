@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_index.core.llms.llm import LLM
-from llama_index.core.memory import BaseMemory
+from llama_index.core.memory import BaseMemory, ChatSummaryMemoryBuffer, SimpleComposableMemory, VectorMemory
 
 from contextpilot_core import ConfigError
 from contextpilot_core.checks import whole_number
@@ -31,13 +31,29 @@ def salted(llm: LLM, tenants: Tenants, namespace: str) -> LLM:
 
 def window_and_room(max_context_tokens: int | None, llm: LLM, memory: BaseMemory | None) -> tuple[int, int]:
     """Return the tokens of prompt and answer together, and the most of a prompt. Raises `ConfigError`."""
-    if getattr(memory, "memory_blocks", None):
-        raise ConfigError(
-            "memory has memory_blocks, whose text would change the head of every prompt; give a Memory without them, "
-            "or keep ContextChatEngine with a ContextPilotPostprocessor"
-        )
+    check_memory(memory)
     answer = max(_ANSWER_TOKENS if max_context_tokens is None else 0, llm.metadata.num_output)
     window = llm.metadata.context_window if max_context_tokens is None else max_context_tokens
     whole_number("max_context_tokens", window, "give None for that of the LLM")
     most = getattr(memory, "token_limit", window)
     return min(window, most), min(max(1, window - min(window // 2, answer)), most)
+
+
+def check_memory(memory: BaseMemory | None) -> None:
+    """Refuse what adds to the messages that it holds, or leaves some out. Raises `ConfigError`."""
+    if isinstance(memory, SimpleComposableMemory) and not memory.secondary_memory_sources:
+        return check_memory(memory.primary_memory)
+    reason = ""
+    if getattr(memory, "memory_blocks", None):
+        reason = "has memory_blocks, whose text would change the head of every prompt"
+    elif isinstance(memory, SimpleComposableMemory):
+        reason = "has secondary_memory_sources, whose text would change the head of every prompt"
+    elif isinstance(memory, ChatSummaryMemoryBuffer) and memory.llm is not None:
+        reason = "summarises, which would change the head of every prompt"
+    elif isinstance(memory, VectorMemory):
+        reason = "shows some of its messages, others for every question"
+    if reason:
+        raise ConfigError(
+            f"memory is a {type(memory).__name__} that {reason}; give a ChatMemoryBuffer, or a Memory without "
+            "memory_blocks, or keep ContextChatEngine with a ContextPilotPostprocessor"
+        )

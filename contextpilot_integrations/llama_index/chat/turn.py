@@ -6,12 +6,18 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import BaseMemory
-from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import ToolOutput
 
 from contextpilot_core import PromptTokens
+from contextpilot_integrations.llama_index.chat.finding import Found
 from contextpilot_integrations.llama_index.chat.history import as_sent, entry_of, message_of, openai_form
-from contextpilot_integrations.llama_index.nodes import context_blocks
+from contextpilot_integrations.llama_index.chat.responses import (
+    ContextPilotResponse,
+    ContextPilotStreamingResponse,
+    NodesByLabel,
+)
+from contextpilot_integrations.llama_index.chat.template import ContextTemplate
+from contextpilot_integrations.llama_index.nodes import context_blocks, nodes_of
 from contextpilot_integrations.serving.chat import SALT, Asked, Setting, Turn, TurnFigures, Usage
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 
@@ -26,27 +32,45 @@ class ChatTurn:
         self,
         setting: Setting,
         question: str,
-        nodes: list[NodeWithScore],
+        found: Found,
         stored: Sequence[ChatMessage],
         *,
+        template: ContextTemplate | None,
         room: int,
         scale: float,
         extra_body: Mapping[str, Any],
     ) -> None:
         """Plan a prompt of at most ``room`` tokens; ``extra_body``: that of its request. Raises `RequestError`."""
-        asked = Asked(question, context_blocks(nodes))
+        blocks = context_blocks(found.nodes)
+        asked = Asked(question, blocks, frame=template.around(question) if template is not None and blocks else None)
         self.turn = Turn(setting, [entry_of(message) for message in stored], asked, room=room, scale=scale)
         self._prefix, self._extra_body = setting.prefix, extra_body
-        self.nodes, self.rewritten = nodes, self.turn.rewritten
-        *self.history, self.user = [
-            message_of(entry, setting.engine.config) for entry in (*self.turn.history, self.turn.entry)
-        ]
+        self.nodes, self.rewritten = found.nodes, self.turn.rewritten
+        self._query = found.query
+        *self.history, self.user = [message_of(entry) for entry in (*self.turn.history, self.turn.entry)]
 
     @property
     def sources(self) -> list[ToolOutput]:
         """What was retrieved, in the form in which LlamaIndex's chat engines report it."""
-        question = {"message": self.turn.plan.request.query}
+        question = {"message": self._query}
         return [ToolOutput(tool_name="retriever", content=str(self.nodes), raw_input=question, raw_output=self.nodes)]
+
+    @property
+    def nodes_by_label(self) -> NodesByLabel:
+        """What every label of the prompt stands for."""
+        return {label: nodes_of(source) for label, source in self.turn.sources.items()}
+
+    def response(self, answer: ChatMessage) -> ContextPilotResponse:
+        """Return an answer as the caller gets it."""
+        return ContextPilotResponse(
+            answer.content or "", sources=self.sources, source_nodes=self.nodes, nodes_by_label=self.nodes_by_label
+        )
+
+    def streaming(self, **streams: Any) -> ContextPilotStreamingResponse:
+        """Return an answer that is being streamed: ``chat_stream`` or ``achat_stream``."""
+        return ContextPilotStreamingResponse(
+            sources=self.sources, source_nodes=self.nodes, nodes_by_label=self.nodes_by_label, **streams
+        )
 
     def prompt(self, prefix: Sequence[ChatMessage]) -> list[ChatMessage]:
         """Return the messages to send, behind ``prefix``."""

@@ -1,6 +1,14 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
-from contextpilot_integrations.serving.chat.entries import Asked, Entry, asked_of, record_of, sent
+from contextpilot_integrations.serving.chat.entries import (
+    Asked,
+    Entry,
+    as_rendered,
+    asked_of,
+    record_of,
+    sent,
+    stored_sources,
+)
 from contextpilot_integrations.serving.chat.locks import TurnLocks
 from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
@@ -17,8 +25,10 @@ __all__ = [
     "TurnFigures",
     "TurnLocks",
     "Usage",
+    "as_rendered",
     "asked_of",
     "read_usage",
     "record_of",
     "sent",
+    "stored_sources",
 ]

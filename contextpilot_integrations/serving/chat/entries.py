@@ -1,11 +1,12 @@
 """The messages of a conversation, whatever keeps them, and what the questions among them were planned from."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from contextpilot_core import ContextBlock, EngineConfig, Message, TokenCounter
-from contextpilot_core.prompt import body_digest
+from contextpilot_core import ContextBlock, EngineConfig, Message, Source, TokenCounter
+from contextpilot_core.prompt import Shown, body_digest, sources_of
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class Asked:
 
     ``parts``: what the question had besides text (images ...). ``order``: that of its plan, None before it was planned.
     ``base``: digest of the history that its hints name or its labels go on from, "" for neither. ``tokens``: what our
-    counter said of the whole prompt, to be compared with what the server says.
+    counter said of the whole prompt, to be compared with what the server says. ``frame``: what a template put before
+    the context, and what behind it, the question included; None for no template. ``labels``: those of its plan.
     """
 
     query: str
@@ -23,14 +25,26 @@ class Asked:
     order: tuple[int, ...] | None = None
     base: str = ""
     tokens: int = 0
+    frame: tuple[str, str] | None = None
+    labels: tuple[int | None, ...] = ()
+
+    @property
+    def head(self) -> str:
+        """What stands in the message before the context."""
+        return "" if self.frame is None else self.frame[0]
+
+    @property
+    def words(self) -> str:
+        """What stands in the message behind the context, in place of the question."""
+        return self.query if self.frame is None else self.frame[1]
 
 
 @dataclass(frozen=True)
 class Entry:
     """One message of a conversation. ``asked``: for user messages of ours; ``origin``: the framework's own message.
 
-    The content of a message of ours is context, note and question; the engine is shown its other parts as a message
-    of their own, so that it recognises the text.
+    The content of a message of ours is context, note and question, so that the engine recognises it. It is not shown
+    the head of a template, and other parts as a message of their own.
     """
 
     message: Message | None
@@ -43,6 +57,11 @@ class Entry:
         return self.message is None or self.message["role"] == "user"
 
     @property
+    def is_system(self) -> bool:
+        """Whether it tells the model how to behave."""
+        return self.message is not None and self.message["role"] in ("system", "developer")
+
+    @property
     def read(self) -> tuple[Message, ...]:
         """What the engine is shown."""
         parts = self.asked.parts if self.asked is not None else ()
@@ -52,25 +71,27 @@ class Entry:
     @property
     def sent(self) -> tuple[Message, ...]:
         """What the server gets: one message with text and other parts."""
-        parts = self.asked.parts if self.asked is not None else ()
-        if self.message is None or not parts:
+        asked = self.asked
+        if self.message is None or asked is None or not (asked.parts or asked.head):
             return self.read
-        return ({**self.message, "content": [{"type": "text", "text": self.message["content"]}, *parts]},)
+        text = f"{asked.head}{self.message['content']}"
+        return ({**self.message, "content": [{"type": "text", "text": text}, *asked.parts] if asked.parts else text},)
 
 
-def record_of(asked: Asked, text: str, config: EngineConfig) -> dict[str, Any]:
+def record_of(asked: Asked, text: str) -> dict[str, Any]:
     """Return what it takes to plan a question again, in JSON values, for whoever keeps its message, which is ``text``.
 
-    Only a renderer sees more of a block than its text; metadata may be large, and hold what a store cannot keep.
+    Of the metadata only what JSON can hold: that is for citing, and for a renderer.
     """
-    blocks = [block if isinstance(block, ContextBlock) else ContextBlock(text=block) for block in asked.blocks]
     return {
         "query": asked.query,
-        "blocks": [{"text": block.text} if config.renderer is None else asdict(block) for block in blocks],
+        "blocks": [_kept(block) for block in map(_block, asked.blocks)],
         "order": list(asked.order or ()),
+        "labels": list(asked.labels),
         "tokens": asked.tokens,
         "base": asked.base,
         "shown": _words(text),
+        **({} if asked.frame is None else {"frame": list(asked.frame)}),
     }
 
 
@@ -82,12 +103,70 @@ def asked_of(record: Any, text: str | None) -> Asked | None:
     try:
         blocks = tuple([ContextBlock(**block) for block in record["blocks"]])
         order, shown = tuple(map(int, record.get("order") or ())) or None, record.get("shown")
-        asked = Asked(record["query"], blocks, order=order, base=record.get("base", ""), tokens=int(record["tokens"]))
+        head, words = record.get("frame", (None, None))
+        frame = (head, words) if "frame" in record else None
+        base, labels = record.get("base", ""), tuple(record.get("labels", ()))
+        asked = Asked(record["query"], blocks, (), order, base, int(record["tokens"]), frame, labels)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None
     texts = [asked.query, asked.base, *[block.text for block in blocks], *[block.title or "" for block in blocks]]
+    texts += asked.frame or ()
+    known = all([isinstance(block.metadata, dict | None) for block in blocks])
+    known = known and all([isinstance(label, int | None) for label in labels])
     changed = shown is not None and (text is None or shown != _words(text))
-    return None if changed or not all([isinstance(each, str) for each in texts]) else asked
+    return asked if known and not changed and all([isinstance(each, str) for each in texts]) else None
+
+
+def _kept(block: ContextBlock) -> dict[str, Any]:
+    """Return a block in JSON values, without what it has not."""
+    given = (block.metadata or {}).items()
+    metadata = {str(key): kept for key, value in given if (kept := _in_json(value)) is not None or value is None}
+    named = {"text": block.text, "id": _in_json(block.id), "title": block.title, "metadata": metadata}
+    return {name: value for name, value in named.items() if value not in (None, {})}
+
+
+def _in_json(value: Any) -> Any:
+    """Return a value as JSON gives it back, None for what it cannot hold."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (RecursionError, TypeError, ValueError):
+        return None
+
+
+def as_rendered(message: Message, asked: Asked | None) -> Message:
+    """Return a message that was sent as the engine rendered it: without the head of a template."""
+    head, content = "" if asked is None else asked.head, message["content"]
+    return {**message, "content": content[len(head) :]} if head and content.startswith(head) else message
+
+
+def known_sources(sources: Mapping[int, Source], asked: Iterable[Asked], config: EngineConfig) -> Mapping[int, Source]:
+    """Return ``sources`` with the blocks that were ``asked`` about, where an engine knew no more than their text."""
+    bare = {source.block.text for source in sources.values() if source.block == ContextBlock(text=source.block.text)}
+    found: dict[str, list[ContextBlock]] = {}
+    for block in [_block(each) for question in asked for each in question.blocks] if bare else ():
+        text = block.text if config.renderer is None else config.renderer(block)
+        if text in bare:
+            found.setdefault(text, []).append(block)
+    named = [Shown(label, b"", tuple(found.get(each.block.text, each.blocks))) for label, each in sources.items()]
+    return sources_of([named])
+
+
+def stored_sources(asked: Iterable[Asked]) -> Mapping[int, Source]:
+    """Return what the labels of questions stand for that somebody has kept, without the engine that planned them."""
+    return sources_of(
+        [
+            [
+                Shown(label, body_digest(block.text), (block,))
+                for block, label in zip(map(_block, question.blocks), question.labels, strict=False)
+                if label is not None
+            ]
+            for question in asked
+        ]
+    )
+
+
+def _block(block: str | ContextBlock) -> ContextBlock:
+    return block if isinstance(block, ContextBlock) else ContextBlock(text=block)
 
 
 def _words(text: str) -> str:

@@ -38,7 +38,7 @@ class Setting:
     def plan(self, asked: Asked, history: Sequence[Entry]) -> Plan:
         """Plan a question on top of ``history``, in flight; in its own order where it has one that fits."""
         request = {
-            "query": asked.query,
+            "query": asked.words,
             "instructions": self.instructions,
             "messages": [*self.prefix, *read(history)],
             "session_id": self.session_id,
@@ -57,7 +57,7 @@ class Setting:
         depends = plan.names_history or min(plan.own_labels, default=1) > 1
         base = self.digest(history).value if self.stored and depends else ""
         message = {"role": "user", "content": plan.message_text} if plan.message_text else None
-        return Entry(message, replace(asked, order=plan.order, base=base))
+        return Entry(message, replace(asked, order=plan.order, base=base, labels=plan.labels_given))
 
     def digest(self, history: Sequence[Entry] = ()) -> HistoryDigest:
         """Return the digest of a history, and of what a hint may name before it."""
@@ -137,11 +137,12 @@ def remind(setting: Setting, history: Sequence[Entry], places: Sequence[int], pl
 def shortened(setting: Setting, history: Sequence[Entry], tokens: float, plans: list[Plan]) -> list[Entry]:
     """Return the messages without their oldest turns, as few as bring the turns to ``tokens``, but one at least.
 
-    The turns that stay are planned again, as their hints may name what is gone; that can make them larger. Appends to
-    ``plans``, which is empty.
+    System messages stay, before the turns. The turns that stay are planned again, as their hints may name what is gone;
+    that can make them larger. Appends to ``plans``, which is empty.
     """
     head, turns = split_turns(history)
     while True:
+        head += [entry for entry in (turns[0] if turns else ()) if entry.is_system]
         turns = turns[1:]
         rest = [entry for turn in turns for entry in turn]
         if setting.counted(sent(rest)) > tokens:

@@ -3,13 +3,13 @@
 Every chat of ours is this and a translation: the clients, LangChain's chat, LlamaIndex's chat engine.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
 
-from contextpilot_core import Message, Observation, Plan, PromptTokens, Served
-from contextpilot_integrations.serving.chat.entries import Asked, Entry, sent
+from contextpilot_core import Message, Observation, Plan, PromptTokens, Served, Source
+from contextpilot_integrations.serving.chat.entries import Asked, Entry, known_sources, sent
 from contextpilot_integrations.serving.chat.replan import Setting, informed, shortened, sound
 from contextpilot_integrations.serving.chat.usage import TurnFigures, Usage
 
@@ -61,6 +61,12 @@ class Turn:
     def prompt(self) -> list[Message]:
         """The messages to send: what stands before, the history, the question."""
         return [*self._setting.system(self.plan), *self._setting.prefix, *sent([*self.history, self.entry])]
+
+    @property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for; what another process sent, its question itself knows."""
+        asked = [entry.asked for entry in self.history if entry.asked is not None]
+        return known_sources(self.plan.sources, asked, self._setting.engine.config)
 
     def _plan(self, plan: Plan | None) -> None:
         setting = self._setting

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from contextpilot_core import ContextBlock, Message, Observation, Plan, PromptTokens
+from contextpilot_core import ContextBlock, Message, Observation, Plan, PromptTokens, Source
 from contextpilot_integrations.serving.chat import SALT, Asked, Entry, Setting, Turn, Usage, read_usage
 from contextpilot_integrations.serving.client.conversation import Conversation
 from contextpilot_integrations.serving.tokens import PromptTokenizer, read_token_ids
@@ -25,6 +25,7 @@ class ChatResult:
     ``message``: the answer in OpenAI form, with its tool calls if the model made any.
     ``prompt``: what was sent: the messages, or the text of a text prompt.
     ``observation``: cached tokens, predicted when the prompt was planned and as the server reported them.
+    ``sources``: what every ``[Doc n]`` of the prompt stands for, of this turn and of all that it still shows.
     """
 
     answer: str
@@ -35,6 +36,7 @@ class ChatResult:
     finish_reason: str | None
     message: Message
     observation: Observation
+    sources: Mapping[int, Source]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +161,7 @@ class ClientTurn:
             finish_reason=self._finish_reason,
             message=dict(message),
             observation=self._turn.observe(self._usage, tokens, self._extra(SALT)),
+            sources=self._turn.sources,
         )
 
     def _extra(self, name: str) -> Any:

@@ -87,9 +87,10 @@ class EventFeed:
     @property
     def status(self) -> EventStatus:
         """The counts."""
+        reason = self._reason or self._mirror.suspensions.get(self._name, "")  # the mirror notices a fork
         return EventStatus(
-            live=not self._reason,
-            reason=self._reason,
+            live=not reason,
+            reason=reason,
             last_sequence=self._order.last,
             batches=self._batches,
             gaps=self._gaps,

@@ -2,6 +2,8 @@
 
 import logging
 import math
+import os
+import socket as sockets
 import sys
 import threading
 import time
@@ -37,7 +39,7 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
 
     The engine needs ``--kv-events-config`` (vLLM, SGLang) with ``"publisher": "zmq"``. Every data-parallel rank
     publishes for itself: one subscriber per rank, all with the same mirror. While the stream is not known to be whole,
-    the mirror is suspended; `status` and the log say why.
+    the mirror is suspended; `status` and the log say why. Make both in the process that uses them, after any fork.
     """
 
     def __init__(
@@ -54,8 +56,8 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
         """Connect and start.
 
         Args:
-            endpoint: the engine's ``endpoint``, as it is in its own configuration (``*`` is read as 127.0.0.1), or with
-                the host at which it can be reached.
+            endpoint: the engine's ``endpoint``, as it is in its own configuration (``*`` is read as 127.0.0.1, ``[::]``
+                as ``[::1]``), or with the host at which it can be reached; IPv6 addresses stand in brackets.
             mirror: is fed; one serving engine each.
             replay_endpoint: the engine's ``replay_endpoint``. Without it, every gap and a late start empty the mirror.
             rank: the data-parallel rank; counts up the ports of tcp endpoints, as the engine does.
@@ -85,7 +87,7 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
         self._feed = EventFeed(mirror, decoder, rank=rank, name=self._name)
         self._connected = False
         self._hint_at, self._retry_at = time.monotonic() + HINT_SECONDS, 0.0
-        self._closing = threading.Event()
+        self._closing, self._process = threading.Event(), os.getpid()
         self._thread = threading.Thread(target=self._run, name="contextpilot-kv-events", daemon=True)
         self._thread.start()
 
@@ -95,9 +97,13 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
         return self._feed.status
 
     def close(self) -> None:
-        """Stop and wait for the thread's end; the mirror stays suspended. A second call does nothing."""
-        self._closing.set()
-        self._thread.join()
+        """Stop and wait for the thread's end; the mirror stays suspended. A second call does nothing.
+
+        In a forked child there is nothing to stop: thread and sockets are the parent's.
+        """
+        if os.getpid() == self._process:
+            self._closing.set()
+            self._thread.join()
 
     def __exit__(self, *error: object) -> None:
         """Stop."""
@@ -105,21 +111,26 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
 
     def _open(self, topic: str, *, bind: bool) -> tuple[Any, Any]:
         zmq = self._zmq
-        socket = self._context.socket(zmq.SUB)
+        socket = self._socket_for(self._endpoint, zmq.SUB)
         socket.set_hwm(0)  # the engine drops what is not taken; what it has sent waits here during a replay
         socket.setsockopt_string(zmq.SUBSCRIBE, topic)
         monitor = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         try:
             (socket.bind if bind else socket.connect)(self._endpoint)
             if self._replay_endpoint is not None:
-                with self._context.socket(zmq.DEALER) as probe:
+                with self._socket_for(self._replay_endpoint, zmq.DEALER) as probe:
                     probe.connect(self._replay_endpoint)
         except zmq.ZMQError as error:
             raise ConfigError(
                 f"the endpoint {self._endpoint!r} or {self._replay_endpoint!r} cannot be used ({error}); "
-                "give endpoints as tcp://HOST:PORT or ipc://PATH"
+                "give endpoints as tcp://HOST:PORT, tcp://[IPV6]:PORT or ipc://PATH"
             ) from error
         return socket, monitor
+
+    def _socket_for(self, endpoint: str, kind: int) -> Any:
+        socket = self._context.socket(kind)
+        socket.setsockopt(self._zmq.IPV6, _needs_ipv6(endpoint))
+        return socket
 
     def _run(self) -> None:
         poller = self._zmq.Poller()
@@ -176,7 +187,8 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
     def _ask(self, start: int) -> list[Batch] | None:
         """The engine's batches from ``start`` on, as far as they come; None when nothing comes."""
         batches: list[Batch] = []
-        with self._context.socket(self._zmq.DEALER) as socket:  # a new one: late answers to earlier questions are gone
+        # A new one: late answers to earlier questions are gone.
+        with self._socket_for(str(self._replay_endpoint), self._zmq.DEALER) as socket:
             socket.setsockopt(self._zmq.LINGER, 0)
             socket.set_hwm(0)
             socket.connect(self._replay_endpoint)
@@ -203,4 +215,23 @@ def _reachable(endpoint: str, rank: int, *, bind: bool) -> str:
         if not port.isdigit():
             raise ConfigError(f"endpoint={endpoint!r} must end with a port; give it as tcp://HOST:PORT")
         endpoint = f"{address}:{int(port) + rank}"
-    return endpoint if bind else endpoint.replace("tcp://*:", "tcp://127.0.0.1:")
+    if bind:
+        return endpoint
+    return endpoint.replace("tcp://*:", "tcp://127.0.0.1:").replace("tcp://[::]:", "tcp://[::1]:")
+
+
+def _needs_ipv6(endpoint: str) -> bool:
+    """Tell whether an endpoint names an IPv6 address, or a host that has no other.
+
+    Where both are there, IPv4 it is: ZeroMQ would try IPv6 alone, and engines listen on IPv4 unless told otherwise.
+    """
+    host = endpoint.removeprefix("tcp://").rpartition(":")[0]
+    if not endpoint.startswith("tcp://") or host in ("*", ""):
+        return False
+    if ":" in host:
+        return True
+    try:
+        families = {found[0] for found in sockets.getaddrinfo(host, None, type=sockets.SOCK_STREAM)}
+    except (OSError, UnicodeError):
+        return False
+    return bool(families) and sockets.AF_INET not in families

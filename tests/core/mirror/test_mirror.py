@@ -8,6 +8,7 @@ from contextpilot_core.errors import ConfigError, IntegrityError
 from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored
 from contextpilot_core.mirror.mirror import KVMirror
 from tests.core.kv_engine import SIZE, Engine, compare, run, steps
+from tests.forked import in_child
 
 PROMPT = tuple(range(100, 100 + 3 * SIZE))
 
@@ -311,3 +312,42 @@ def test_keys_that_are_nested_too_deeply_make_orphans():
     mirror.apply([store])
     assert mirror.orphans == 1
     assert mirror.holds(()) and not mirror.holds(mirror.keys([1, 2]))
+
+
+def test_a_forked_child_trusts_nothing_until_the_source_resumes_there(caplog):
+    mirror = mirror_of(stored())
+    mirror.suspend("no batch has come", source="events")
+    mirror.resume(source="events")
+
+    def child():
+        seen = [mirror.live, mirror.tokens, mirror.block_size, dict(mirror.suspensions).keys() == {"events"}]
+        mirror.suspend("no batch has come", source="events")
+        mirror.apply([stored()])
+        mirror.resume(source="events")
+        mirror.check_integrity()
+        return seen, mirror.live, mirror.tokens, [record.levelname for record in caplog.records]
+
+    with mirror._lock:  # a thread that follows events may hold it while another one forks
+        assert in_child(child) == ([False, 0, None, True], True, 3 * SIZE, ["WARNING"])
+    assert (mirror.live, mirror.tokens) == (True, 3 * SIZE)
+
+
+def test_a_mirror_that_the_caller_feeds_is_resumed_by_the_caller_after_a_fork():
+    mirror = mirror_of(stored())
+
+    def child():
+        before = mirror.live
+        mirror.resume()
+        return before, mirror.live, mirror.tokens
+
+    assert in_child(child) == (False, True, 0)
+
+
+def test_a_mirror_that_was_told_nothing_survives_a_fork(caplog):
+    mirror = KVMirror(SIZE)
+
+    def child():
+        mirror.apply([stored()])
+        return mirror.live, mirror.tokens, len(caplog.records)
+
+    assert in_child(child) == (True, 3 * SIZE, 0)

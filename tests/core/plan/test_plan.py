@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextpilot_core import ContextBlock, ContextRequest, EngineConfig, ReuseEngine
+from contextpilot_core import ContextBlock, ContextRequest, EngineConfig, ReuseEngine, citations
 from contextpilot_core.errors import RequestError, RequestTypeError
 from tests.core.conftest import body
 
@@ -160,3 +160,31 @@ def test_a_plan_is_neither_copied_nor_pickled() -> None:
     with pytest.raises(TypeError, match=r"plan\.messages"):
         pickle.dumps(plan)
     assert TEA not in repr(plan)
+
+
+def test_sources_over_the_turns_that_are_visible() -> None:
+    engine = ReuseEngine()
+    tea, milk, salt = (ContextBlock(text=f"{name} " * 40, id=name) for name in ("tea", "milk", "salt"))
+    first = engine.plan([tea, milk], query="one?")
+    history = [*first.messages, {"role": "assistant", "content": "[Doc 1]"}]
+    elsewhere = ContextBlock(text=milk.text, id="elsewhere")
+    second = engine.plan([salt, elsewhere], query="two?", messages=history)
+    assert second.hints[0].label == 2
+    assert {label: source.blocks for label, source in second.sources.items()} == {
+        1: (tea,),
+        2: (milk, elsewhere),
+        3: (salt,),
+    }
+    third = engine.plan([], query="three?", messages=[*second.messages, {"role": "assistant", "content": "Yes."}])
+    assert dict(third.sources) == dict(second.sources)
+    found = citations("As [Doc 3] and [Doc 9] say.", third.sources)
+    assert ([source.block for source in found.sources.values()], found.unknown) == ([salt], (9,))
+    rest = engine.plan([], query="four?", messages=third.messages[2:])  # without the first turn
+    assert {label: source.blocks for label, source in rest.sources.items()} == {2: (elsewhere,), 3: (salt,)}
+
+
+def test_sources_of_messages_that_nobody_remembers_are_none() -> None:
+    engine = ReuseEngine()
+    first = engine.plan(["tea " * 40], query="one?", remember=False)
+    assert [source.block.text for source in first.sources.values()] == ["tea " * 40]
+    assert dict(engine.plan([], query="two?", messages=first.messages).sources) == {}

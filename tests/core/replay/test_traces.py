@@ -38,14 +38,20 @@ def test_files(tmp_path: Path):
     [
         ("{", "cannot be read"),
         ("[1]", "expected a JSON object"),
-        ('{"doc_ids": "x"}', "list of strings"),
+        ('{"doc_ids": "x"}', "list of texts or whole numbers"),
         ("{}", "list"),
         ("[" * 100_000, r"cannot be read as JSON \(RecursionError\)"),
-        ('{"doc_ids": [' + "9" * 5_000 + "]}", r"cannot be read as JSON \(ValueError\)|list of strings"),
+        ('{"doc_ids": [' + "9" * 5_000 + "]}", r"cannot be read as JSON \(ValueError\)|list of texts"),
         ('{"turns": 5}', "a conversation needs 'turns', a list of contexts"),
         ('{"turns": null}', "a conversation needs 'turns'"),
         ('{"turns": ["x"]}', "a conversation needs 'turns'"),
-        ('{"query_id": ["q"], "doc_ids": ["x"]}', "'query_id' is a list; it must be a text"),
+        ('{"query_id": true, "doc_ids": ["x"]}', "'query_id' is a bool; it must be a text"),
+        ('{"doc_ids": [1, true]}', "list of texts"),
+        ('{"doc_ids": [1.0]}', "list of texts"),
+        ('{"turns": [{"doc_ids": [null]}]}', "list of texts"),
+        ('{"turns": [{"doc_ids": [], "evidence_ids": "x"}]}', "'evidence_ids' must be a list of texts or whole"),
+        ('{"turns": [{"doc_ids": [], "evidence_ids": [[1]]}]}', "'evidence_ids' must be a list of texts or whole"),
+        ('{"query_id": ["q"], "doc_ids": ["x"]}', "'query_id' is a list; it must be a text or a whole number"),
     ],
     ids=lambda value: value[:30],
 )
@@ -57,26 +63,27 @@ def test_damaged_traces_are_refused_with_their_line(tmp_path: Path, line: str, r
     with pytest.raises(TraceError, match="cannot be read"):
         load_trace(tmp_path / "absent.jsonl")
     with pytest.raises(TraceError, match="document needs"):
-        load_corpus([write(tmp_path / "c.jsonl", {"id": 3, "text": "x"})])
+        load_corpus([write(tmp_path / "c.jsonl", {"id": 3.0, "text": "x"})])
 
 
 @pytest.mark.parametrize(
     "line",
     [
         *({"id": "x", "text": 5}, {"id": "x", "text": ["a"]}, {"id": "x", "text": {"n_chars": 1}, "n_chars": 1}),
+        *({"id": True, "text": "x"}, {"id": None, "text": "x"}, {"id": 1.5, "text": "x"}, {"text": "x"}),
         *({"id": "x"}, {"id": "x", "n_chars": True}, {"id": "x", "n_chars": -1}, {"id": "x", "n_chars": "9"}),
     ],
     ids=str,
 )
 def test_documents_without_a_text_or_its_size_are_refused_with_their_line(tmp_path: Path, line: object):
-    with pytest.raises(TraceError, match=r"c\.jsonl, line 2: a document needs a string 'id' and a 'text'"):
+    with pytest.raises(TraceError, match=r"c\.jsonl, line 2: a document needs an 'id' .* and a 'text'"):
         load_corpus([write(tmp_path / "c.jsonl", {"id": "a", "text": "x"}, line)])
 
 
 def test_queries_are_named_by_texts(tmp_path: Path):
     trace = write(tmp_path / "t.jsonl", {"query_id": "q", "doc_ids": ["x"]})
     queries = write(tmp_path / "q.jsonl", {"id": "q"}, {"id": {"q": 1}, "evidence_ids": ["x"]})
-    with pytest.raises(TraceError, match=r"q\.jsonl, line 2: 'id' is a dict; it must be a text"):
+    with pytest.raises(TraceError, match=r"q\.jsonl, line 2: 'id' is a dict; it must be a text or a whole number"):
         load_trace(trace, queries)
 
 
@@ -124,6 +131,32 @@ def damaged(packed: bytes) -> bytes:
 LINE = b'{"id": "x", "text": "x", "doc_ids": []}\n'
 
 
+def test_whole_numbers_are_read_as_their_decimal_text(tmp_path: Path):
+    corpus = write(tmp_path / "c.jsonl", {"id": 7, "text": "x"}, {"id": "07", "text": "x"}, {"id": -3, "n_chars": 8})
+    assert load_corpus([corpus]) == {"7": Document(1, "x"), "07": Document(1, "x"), "-3": Document(2, None)}
+    trace = write(
+        tmp_path / "t.jsonl",
+        {"query_id": 1, "doc_ids": [7, "7", "07"]},
+        {"query_id": "2", "doc_ids": [-3]},
+        {"turns": [{"doc_ids": [10**30], "evidence_ids": [7]}]},
+    )
+    queries = write(tmp_path / "q.jsonl", {"id": "1", "evidence_ids": [7]}, {"id": 2, "evidence_ids": ["-3"]})
+    assert load_trace(trace, queries) == [
+        TraceItem(("7", "7", "07"), frozenset({"7"})),
+        TraceItem(("-3",), frozenset({"-3"})),
+        TraceItem((str(10**30),), frozenset({"7"})),
+    ]
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path, name: str):
+    data = b"\xef\xbb\xbf" + b'{"id": "x", "text": "y", "doc_ids": ["x"]}\r\n'
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    assert load_corpus([path]) == {"x": Document(1, "y")}
+    assert load_trace(path) == [TraceItem(("x",))]
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -132,20 +165,28 @@ LINE = b'{"id": "x", "text": "x", "doc_ids": []}\n'
         ("t.jsonl.gz", LINE),
         ("t.jsonl", LINE.replace(b"x", b"\xff")),
         ("t.jsonl", gzip.compress(LINE)),
+        ("t.jsonl", LINE.decode().encode("utf-16")),
     ],
-    ids=["cut short", "damaged", "not packed", "not UTF-8", "packed without saying so"],
+    ids=["cut short", "damaged", "not packed", "not UTF-8", "packed without saying so", "UTF-16"],
 )
 def test_files_of_another_kind_are_refused(tmp_path: Path, name: str, data: bytes):
     path = tmp_path / name
     path.write_bytes(data)
     for load in (load_trace, lambda path: load_corpus([path])):
-        with pytest.raises(TraceError, match=r"t\.jsonl.*give a \.jsonl or \.jsonl\.gz file"):
+        with pytest.raises(TraceError, match=r"t\.jsonl(\.gz)?, behind line \d+: .*give a \.jsonl or \.jsonl\.gz file"):
             load(path)
+
+
+def test_a_file_that_is_cut_short_is_named_with_the_last_line_that_came(tmp_path: Path):
+    path = tmp_path / "t.jsonl.gz"
+    path.write_bytes(gzip.compress(LINE * 5) + gzip.compress(LINE)[:-9])
+    with pytest.raises(TraceError, match=r"t\.jsonl\.gz, behind line 6: cannot be read"):
+        load_trace(path)
 
 
 def test_errors_name_the_line_of_the_file(tmp_path: Path):
     path = tmp_path / "t.jsonl"
-    path.write_text('{"doc_ids": []}\n\n{"turns": [{"doc_ids": ["a"]}, {"doc_ids": ["a", 5]}]}\n', encoding="utf-8")
+    path.write_text('{"doc_ids": []}\n\n{"turns": [{"doc_ids": ["a"]}, {"doc_ids": ["a", 5.5]}]}\n', encoding="utf-8")
     with pytest.raises(TraceError, match=r"t\.jsonl, line 3: a context needs 'doc_ids'"):
         load_trace(path)
     with pytest.raises(TraceError, match=r"t\.jsonl, line 1: a document needs"):

@@ -1,10 +1,14 @@
 """The commands of ``contextpilot-rag``, run as a person would: in a process of its own."""
 
+import os
+import shutil
+import subprocess
+import sys
 from importlib import metadata
 
 import pytest
 
-from tests.conftest import require
+from tests.conftest import absent, require
 from tests.integrations.console import run
 
 
@@ -18,7 +22,9 @@ def test_help_names_the_commands():
 
 def test_no_arguments_show_the_help():
     require("typer")
-    assert "Usage" in run().stdout
+    done = run()
+    assert done.returncode == 2
+    assert "Usage" in done.stderr and "replay" in done.stderr
 
 
 def test_version():
@@ -37,6 +43,37 @@ def test_every_command_has_its_help_and_shows_it_with_the_list(command):
     assert (done.returncode, done.stderr) == (0, "")
     first = next(line.strip() for line in done.stdout.splitlines() if line.strip() and "Usage" not in line)
     assert first.split()[0] in run("--help").stdout
+
+
+@pytest.mark.parametrize("command", [[], ["replay"], ["doctor"], ["gate"], ["demo"]], ids=str)
+def test_flags_are_shown_as_flags_and_no_line_is_cut_off(command):
+    require("typer")
+    lines = [line.strip() for line in run(*command, "--help").stdout.splitlines()]
+    flags = ["--version", "--install-completion", "--help"] if not command else ["--help", "--json", "--quick"]
+    shown = [line.split() for line in lines if line.split()[:1] and line.split()[0] in flags]
+    assert shown
+    assert all(not words[1].startswith("<") for words in shown)
+    assert not [line for line in lines if line.endswith("...") and not line.startswith("Usage: ")]
+
+
+def test_completion_is_installed_and_completes(tmp_path):
+    require("typer")
+    bash = shutil.which("bash") or absent("bash is not installed")
+    for option in ("--install-completion", "--show-completion"):
+        command = f"'{sys.executable}' -m contextpilot_integrations.cli {option}; exit $?"
+        done = subprocess.run([bash, "-c", command], capture_output=True, text=True, env=home(tmp_path), timeout=120)
+        assert done.returncode == 0, done.stderr
+    assert "_CONTEXTPILOT_RAG_COMPLETE" in done.stdout
+    (script,) = (tmp_path / ".bash_completions").iterdir()
+    assert script.name == "contextpilot-rag.sh"
+    asked = {"_CONTEXTPILOT_RAG_COMPLETE": "complete_bash", "COMP_WORDS": "contextpilot-rag do", "COMP_CWORD": "1"}
+    assert all(name in script.read_text() for name in asked)
+    settings = "; ".join(f"os.environ[{name!r}] = {value!r}" for name, value in asked.items())
+    assert run(before=f"import os; {settings}").stdout.split() == ["doctor"]
+
+
+def home(folder):
+    return {**os.environ, "HOME": str(folder), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def test_a_command_that_is_none_is_refused():

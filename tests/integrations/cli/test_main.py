@@ -53,12 +53,14 @@ def test_errors_look_alike_one_line_and_no_traceback(arguments):
     assert done.stderr.count("\n") == 1
 
 
-def test_the_module_runs_the_same_command_line():
+@pytest.mark.parametrize("arguments", [["--help"], ["replay", "--help"], []], ids=str)
+def test_the_module_runs_the_same_command_line(arguments):
     require("typer")
-    command = [sys.executable, "-m", "contextpilot_integrations.cli", "replay", "--help"]
+    command = [sys.executable, "-m", "contextpilot_integrations.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "--corpus" in done.stdout
+    script = run(*arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (script.returncode, script.stdout, script.stderr)
+    assert "Usage: contextpilot-rag " in done.stdout + done.stderr
 
 
 def test_importing_the_room_runs_nothing_and_needs_no_extra():

@@ -37,6 +37,11 @@ def test_selection_follows_the_seed() -> None:
         assert sum(any(question in topic.questions for question in run.batch) for topic in bank.batch) == 3
 
 
+def test_a_byte_order_mark_is_no_part_of_a_question(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("What is a tree?\n", encoding="utf-8-sig")
+    assert read_questions(tmp_path / "q.txt").batch[0].questions == ("What is a tree?",)
+
+
 def test_small_banks_give_what_they_have() -> None:
     topic = Topic(name="one", questions=("a?", "b?"))
     run = select(QuestionBank(batch=(topic,), chat=(topic,)), seed=0, topics=3, users=4, turns=4)

@@ -34,6 +34,12 @@ def test_lines_that_only_look_separate_stay_together(tmp_path):
     assert read_prompts(tmp_path / "a.jsonl") == ["one \u2028 line", "two"]
 
 
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.txt"])
+def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path, name):
+    (tmp_path / name).write_text("text" if name == "a.txt" else '"text"', encoding="utf-8-sig")
+    assert read_prompts(tmp_path / name) == ["text"]
+
+
 def test_absent_files_are_refused(tmp_path):
     with pytest.raises(RequestError, match="cannot be read"):
         read_prompts(tmp_path / "no.txt")

@@ -5,7 +5,6 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from contextpilot_integrations.doctor.recording import Recorder
-from contextpilot_integrations.reorder.notes import ordinal_note
 
 MESSAGES = [{"role": "user", "content": "What?"}]
 TOOLS = [{"type": "function", "function": {"name": "search"}}]
@@ -25,7 +24,7 @@ def test_prompts_are_kept_in_order_with_their_questions_and_tools():
 
 def test_documents_are_kept_once_in_the_order_of_their_first_retrieval():
     recorder = Recorder()
-    for text in ("B", "A", " B\n", "A" + ordinal_note("compact", [1, 0])):
+    for text in ("B", "A", " B\n", "A"):
         recorder.document(text)
     assert recorder.recording().documents == ("B", "A")
 

@@ -25,6 +25,13 @@ def test_a_line_is_read_with_all_that_it_holds(tmp_path):
     assert case == Case(query="Q", documents=("A", "B"), answers=("x", "y"), earlier=earlier, cluster="chat 1")
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_question(tmp_path):
+    path = servers.write(tmp_path / "q.jsonl", servers.moved_questions(2))
+    expected = read_cases(path)
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert read_cases(path) == expected
+
+
 def test_cases_keep_the_order_of_the_file_and_empty_lines_are_none(tmp_path):
     path = servers.write(tmp_path / "q.jsonl", servers.moved_questions(3))
     path.write_text(path.read_text().replace("\n", "\n\n  \n"))

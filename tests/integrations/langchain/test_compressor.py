@@ -6,7 +6,7 @@ import copy
 import pytest
 
 from contextpilot_core import ConfigError, ReuseEngine
-from contextpilot_integrations.reorder.notes import RANK
+from contextpilot_integrations.reorder.ranks import RANK
 from contextpilot_integrations.session import session
 from tests.conftest import require
 
@@ -28,7 +28,7 @@ def test_compressor(run):
     run(retriever, query("A"))
     found = run(retriever, query("B"))
     assert ids(found) == ["id-D1", "id-D2", "id-D3", "id-D5"]
-    assert found[-1].page_content.endswith("by relevance: 2nd, 1st, 4th, 3rd")
+    assert [each.page_content for each in found] == [text_of(name) for name in ("D1", "D2", "D3", "D5")]
 
 
 def test_compressor_in_a_pipeline_and_alone():
@@ -51,7 +51,7 @@ def test_compressor_sees_the_session_of_a_chain():
     assert sessions(compressor) == {"T1"}
 
 
-def test_hook_behind_hook_adds_one_note_by_the_true_relevance():
+def test_hook_behind_hook_knows_the_true_relevance():
     engine = ReuseEngine()
     twice = ContextualCompressionRetriever(
         base_retriever=wrapped(Lists(), engine=engine), base_compressor=ContextPilotCompressor(engine=engine)
@@ -59,7 +59,7 @@ def test_hook_behind_hook_adds_one_note_by_the_true_relevance():
     twice.invoke(query("A"))
     found = twice.invoke(query("B"))
     assert ids(found) == ["id-D1", "id-D2", "id-D3", "id-D5"]
-    assert found[-1].page_content == text_of("D5") + "\n\nDocuments above by relevance: 2nd, 1st, 4th, 3rd"
+    assert found[-1].page_content == text_of("D5")
     assert [d.metadata[RANK] for d in found] == [1, 0, 3, 2]
 
 
@@ -75,8 +75,6 @@ def test_both_hooks_refuse_what_breaks_a_rule():
         ContextPilotCompressor(k=0)
     with pytest.raises(ConfigError, match="k=0 must be a whole number"):
         reorder_documents(ReuseEngine(), k=0).invoke([document("D1")])
-    with pytest.raises(ConfigError, match="note='short' is not one of"):
-        reorder_documents(ReuseEngine(), note="short").invoke([document("D1")])
 
 
 def test_the_documents_given_stay_as_they_are():
@@ -113,7 +111,7 @@ def test_a_step_and_a_compressor_share_what_the_engine_knows():
     compressor.compress_documents([document(name) for name in ("D1", "D2", "D3", "D4")], "q")
     found = reorder_documents(engine).invoke([document(name) for name in ("D2", "D1", "D5", "D3")])
     assert ids(found) == ["id-D1", "id-D2", "id-D3", "id-D5"]
-    elsewhere = reorder_documents(engine, namespace="other", note="none")
+    elsewhere = reorder_documents(engine, namespace="other")
     assert ids(elsewhere.invoke([document(name) for name in ("D2", "D1")])) == ["id-D2", "id-D1"]
 
 

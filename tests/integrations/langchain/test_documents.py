@@ -5,8 +5,8 @@ import copy
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine, WindowScheduler
-from contextpilot_integrations.reorder.notes import SOURCES, strip_note
 from contextpilot_integrations.reorder.orders import OrderMemory
+from contextpilot_integrations.reorder.ranks import SOURCES
 from tests.conftest import require
 from tests.core.virtual_loop import run as run_virtually
 
@@ -23,7 +23,6 @@ from contextpilot_integrations.langchain.documents import (  # noqa: E402
     as_block,
     by_relevance,
     relevance,
-    without_note,
 )
 from tests.integrations.langchain_fakes import Lists, document, text_of  # noqa: E402
 from tests.integrations.langchain_hooks import fixed, ids, wrapped  # noqa: E402
@@ -45,7 +44,7 @@ def test_documents_without_ids_are_known_by_their_texts():  # S5
     retriever = wrapped(RunnableLambda(lambda q: [d.model_copy(update={"id": None}) for d in base.invoke(q)]))
     assert [d.id for d in retriever.invoke("D1,D2")] == [None, None]
     found = retriever.invoke("D3,D2,D1")
-    assert [strip_note(d.page_content) for d in found] == [text_of(n) for n in ("D1", "D2", "D3")]
+    assert [d.page_content for d in found] == [text_of(n) for n in ("D1", "D2", "D3")]
 
 
 def test_one_text_from_two_sources_is_one_document_with_both():  # S6
@@ -80,13 +79,10 @@ def test_braces_stay():  # S16
     retriever = wrapped(fixed(*documents))
     wrapped(fixed(*documents[::-1]), engine=retriever.engine).invoke("q")
     found = retriever.invoke("q")
-    assert [strip_note(d.page_content) for d in found] == texts[::-1]
-    note = found[-1].page_content.removeprefix(texts[0])
-    assert note
-    assert not set("{}%") & set(note)
+    assert [d.page_content for d in found] == texts[::-1]
 
 
-OPTIONS = {"k": None, "note": None, "session_id": None, "namespace": "default"}
+OPTIONS = {"k": None, "session_id": None, "namespace": "default"}
 
 
 def moved(engine=None):
@@ -104,22 +100,20 @@ def test_a_block_has_the_text_alone_for_its_identity():
     assert as_block(Document(page_content="x")).id is None
 
 
-def test_the_order_of_relevance_is_found_again_and_the_note_taken_away():
+def test_the_order_of_relevance_is_found_again():
     found = moved()
     assert ids(found) == ["id-D1", "id-D2", "id-D3", "id-D5"]
     assert relevance(found) == (1, 0, 3, 2)
     again = by_relevance(found)
     assert ids(again) == ["id-D2", "id-D1", "id-D5", "id-D3"]
     assert [each.page_content for each in again] == [text_of(name) for name in ("D2", "D1", "D5", "D3")]
-    assert found[-1].page_content.endswith("2nd, 1st, 4th, 3rd"), "nobody's document is changed"
-    assert again[0] is found[1] and again[2] is not found[3]
+    assert again[0] is found[1]
 
 
 def test_documents_of_others_are_in_the_order_given():
     given = [document(name) for name in ("D3", "D1", "D2")]
     assert relevance(given) == (0, 1, 2)
     assert all(one is other for one, other in zip(by_relevance(given), given, strict=True))
-    assert without_note(given[0]) is given[0]
     assert by_relevance([]) == []
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
 from contextpilot_core.engine.scheduler import WindowScheduler
-from contextpilot_integrations.reorder.notes import RANK, strip_note
+from contextpilot_integrations.reorder.ranks import RANK
 from tests.conftest import require
 
 require("langchain_core")
@@ -45,7 +45,7 @@ def test_200_items_of_20_sessions_at_once_are_those_of_a_sequential_run(shape, w
     one_by_one = [chain.invoke(item, config) for item, config in zip(asked, configs, strict=True)]
     engine.check_integrity()
     for first, second in zip(together, one_by_one, strict=True):
-        assert {strip_note(d.page_content) for d in first} == {strip_note(d.page_content) for d in second}
+        assert {d.page_content for d in first} == {d.page_content for d in second}
         assert len(first) == len(second)  # drops
         assert sorted(d.metadata[RANK] for d in first) == sorted(d.metadata[RANK] for d in second)
         assert not any("See [Doc" in d.page_content or "Same text" in d.page_content for d in first)  # hints: none

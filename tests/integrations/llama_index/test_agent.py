@@ -65,8 +65,7 @@ def test_a_retriever_tool_gives_the_order_of_the_cache(asynchronous):
     for question in ("qA what", "qB what"):
         output = asyncio.run(tool.acall(question)) if asynchronous else tool.call(question)
     assert texts(output.raw_output)[:3] == [D1, D2, D3]
-    assert output.content.startswith("\n\n".join([D1, D2, D3, D5]))
-    assert output.content.endswith("\n\nDocuments above by relevance: 2nd, 1st, 4th, 3rd\n\n")
+    assert output.content.strip() == "\n\n".join([D1, D2, D3, D5])
     assert hook.engine.stats().planned == 2
 
 

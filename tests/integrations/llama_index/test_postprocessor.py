@@ -11,14 +11,13 @@ import pytest
 
 from contextpilot_core import EngineConfig, ReuseEngine
 from contextpilot_core.errors import ConfigError
-from contextpilot_integrations.reorder.notes import RANK
+from contextpilot_integrations.reorder.ranks import PLACE, RANK
 from contextpilot_integrations.session import session
 from tests.conftest import require
 
 require("llama_index.core")
 
 from llama_index.core import Document, Settings, VectorStoreIndex  # noqa: E402
-from llama_index.core.base.llms.types import MessageRole  # noqa: E402
 from llama_index.core.chat_engine import ContextChatEngine  # noqa: E402
 from llama_index.core.embeddings import MockEmbedding  # noqa: E402
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler  # noqa: E402
@@ -42,14 +41,14 @@ from tests.integrations.llama_index_fakes import (  # noqa: E402
     node,
     texts,
 )
-from tests.integrations.llama_index_hooks import NOTE, nodes, query_engine, shape, warm  # noqa: E402
+from tests.integrations.llama_index_hooks import nodes, query_engine, shape, warm  # noqa: E402
 
 
 def test_nodes_come_back_in_the_order_of_the_cache_with_a_note_on_the_last():
     given = nodes(*TABLE["qB"])
     before = copy.deepcopy(given)
     found = warm().postprocess_nodes(given)
-    assert texts(found) == [D1, D2, D3, D5 + NOTE]
+    assert texts(found) == [D1, D2, D3, D5]
     assert [item.score for item in found] == [0.8, 0.9, 0.6, 0.7]
     assert [item.node.metadata[RANK] for item in found] == [1, 0, 3, 2]
     assert {item.node.node_id for item in found} == {item.node.node_id for item in given}
@@ -57,30 +56,17 @@ def test_nodes_come_back_in_the_order_of_the_cache_with_a_note_on_the_last():
     assert all(item.node is not other.node for item in found for other in given)
 
 
-@pytest.mark.parametrize(
-    ("note", "end"),
-    [("none", ""), ("compact", NOTE), ("full", NOTE), (None, NOTE)],
-    ids=["none", "compact", "full", "-"],
-)
-def test_styles_of_the_note(note, end):
-    assert texts(warm(note=note).postprocess_nodes(nodes(*TABLE["qB"])))[-1] == D5 + end
-
-
-def test_a_note_of_the_engine_holds_unless_the_hook_has_its_own():
-    assert texts(warm(engine=ReuseEngine(EngineConfig(note="none"))).postprocess_nodes(nodes(*TABLE["qB"])))[-1] == D5
-
-
-def test_no_note_in_retrieval_order():
+def test_retrieval_order_where_nothing_is_cached():
     assert texts(ContextPilotPostprocessor().postprocess_nodes(nodes(*TABLE["qA"]))) == TABLE["qA"]
 
 
-def test_a_second_pass_changes_nothing_and_leaves_one_note():
+def test_a_second_pass_changes_nothing():
     hook = warm()
     once = hook.postprocess_nodes(nodes(*TABLE["qB"]))
     twice = hook.postprocess_nodes(once)
     assert shape(twice) == shape(once)
     kept = [key for item in twice for key in item.node.excluded_llm_metadata_keys]
-    assert kept == [RANK] * 4
+    assert kept == [RANK, PLACE] * 4
 
 
 def test_nodes_that_a_retriever_keeps_do_not_collect_anything():
@@ -149,12 +135,12 @@ def test_s2_repeated_nodes_are_given_again_in_full():
         assert "See [Doc" not in llm.prompts[-1]
 
 
-def test_s3_scores_survive_a_cut_off_behind_us_and_so_does_the_note():
+def test_s3_scores_survive_a_cut_off_behind_us():
     hook = ContextPilotPostprocessor()
     hook.postprocess_nodes(nodes(D2, D1))
     found = hook.postprocess_nodes([node(D1, 0.9), node(D2, 0.8)])
     found = SimilarityPostprocessor(similarity_cutoff=0.5).postprocess_nodes(found)
-    assert texts(found) == [D2, D1 + "\n\nDocuments above by relevance: 2nd, 1st"]
+    assert texts(found) == [D2, D1]
     assert [item.score for item in found] == [0.8, 0.9]
 
 
@@ -175,23 +161,10 @@ def test_s16_braces_reach_the_prompt_as_they_are():
         ask("qA one")
         ask("qB two")
         assert all(text in llm.prompts[-1] for text in braces)
-    found = hook.postprocess_nodes(table["qB"])
-    assert not set("{}") & set(texts(found)[-1].removeprefix(braces[3]))
-
-
-@pytest.mark.parametrize("asynchronous", [False, True], ids=["chat", "achat"])
-@pytest.mark.parametrize(("note", "noted"), [(None, False), ("compact", True)])
-def test_chat_engines_with_context_in_the_system_message_get_no_note_by_default(asynchronous, note, noted):
-    llm = Recorder()
-    chats = ContextChatEngine.from_defaults(TableRetriever(), llm=llm, node_postprocessors=[warm(note=note)])
-    asyncio.run(chats.achat("qB")) if asynchronous else chats.chat("qB")
-    assert llm.messages[0][0].role == MessageRole.SYSTEM
-    assert ("Documents above" in llm.prompts[0]) == noted
-    assert llm.prompts[0].index(D1) < llm.prompts[0].index(D2)
 
 
 def test_sticky_order_keeps_what_a_session_had():
-    hook = ContextPilotPostprocessor(note="none")
+    hook = ContextPilotPostprocessor()
     other = [document(f"other{n}", 2000) for n in range(3)]
     for name, given, expected in (
         ("u", [D1, D2, D3], [D1, D2, D3]),
@@ -228,7 +201,7 @@ def test_s15_many_sessions_at_once_lose_nothing():
     chance = random.Random(3)
     pool = [document(f"C{n}") for n in range(30)]
     lists = [chance.sample(pool, 6) for _ in range(200)]
-    hook = ContextPilotPostprocessor(note="none")
+    hook = ContextPilotPostprocessor()
     engine = query_engine(hook, table={f"q{n:03}": found for n, found in enumerate(lists)})
 
     async def ask(n):
@@ -259,22 +232,19 @@ def test_copies_share_the_state_and_pickling_is_refused():
 
 
 def test_serialisation_names_the_class_and_leaves_the_state_out():
-    hook = ContextPilotPostprocessor(session_id="u", note="full", memory=Memory.from_defaults(session_id="m"))
+    hook = ContextPilotPostprocessor(session_id="u", memory=Memory.from_defaults(session_id="m"))
     data = json.loads(hook.to_json())
     assert data == {
         "class_name": "ContextPilotPostprocessor",
-        "note": "full",
         "session_id": "u",
         "namespace": "default",
     }
     made = ContextPilotPostprocessor.from_dict(data)
-    assert (made.note, made.session_id) == ("full", "u")
+    assert made.session_id == "u"
     assert made.engine is not hook.engine
 
 
 def test_wrong_values_are_refused():
-    with pytest.raises(ValueError, match="note"):
-        ContextPilotPostprocessor(note="loud")
     with pytest.raises(ValueError, match="engine"):
         ContextPilotPostprocessor(engine="engine")
     with pytest.raises(ConfigError):
@@ -313,4 +283,4 @@ def test_in_an_index_with_citations_and_in_front_of_a_reorder_that_undoes_it():
 @pytest.mark.parametrize("mode", ["compact", "tree_summarize", "simple_summarize", "refine"])
 def test_response_modes_work(mode, streaming):
     engine = query_engine(warm(), response_mode=mode, streaming=streaming)
-    assert texts(engine.query("qB").source_nodes) == [D1, D2, D3, D5 + NOTE]
+    assert texts(engine.query("qB").source_nodes) == [D1, D2, D3, D5]

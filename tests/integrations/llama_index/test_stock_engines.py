@@ -176,7 +176,7 @@ def test_users_texts_with_braces_are_left_to_the_framework():
     """LlamaIndex formats its history again: what a user writes is not ours to change, and we add no braces."""
     llm = Recorder()
     chats = ContextChatEngine.from_defaults(
-        TableRetriever(), llm=llm, node_postprocessors=[ContextPilotPostprocessor(note="full")]
+        TableRetriever(), llm=llm, node_postprocessors=[ContextPilotPostprocessor()]
     )
     chats.chat("qA {x}")
     chats.chat("qB {y} {z}")

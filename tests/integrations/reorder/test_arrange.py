@@ -3,13 +3,14 @@
 import asyncio
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from contextpilot_core import ConfigError, ContextBlock, EngineConfig, RequestError, ReuseEngine, WindowScheduler
 from contextpilot_integrations.reorder.arrange import arrange, arrange_in_turn
-from contextpilot_integrations.reorder.notes import ordinal_note, strip_note
 from contextpilot_integrations.reorder.orders import OrderMemory
+from contextpilot_integrations.reorder.ranks import PLACE, RANK
 from tests.core.virtual_loop import run
 
 
@@ -26,13 +27,12 @@ def served(engine, names, **options):
     return " ".join(listed[position] for position in arrange(engine, blocks(names), **options).order)
 
 
-def test_the_order_follows_the_cache_and_the_note_tells():
+def test_the_order_follows_the_cache():
     engine = ReuseEngine()
-    assert arrange(engine, blocks("D1 D2 D3 D4")).note == ""
+    assert arrange(engine, blocks("D1 D2 D3 D4")).order == (0, 1, 2, 3)
     second = arrange(engine, blocks("D2 D1 D5 D3"))
     assert second.order == (1, 0, 3, 2)
     assert second.ranks == (1, 0, 3, 2)
-    assert second.note == "\n\nDocuments above by relevance: 2nd, 1st, 4th, 3rd"
 
 
 def test_repeats_are_sent_once_and_reported():
@@ -44,11 +44,6 @@ def test_repeats_are_sent_once_and_reported():
     assert arrange(ReuseEngine(EngineConfig(dedup=False)), blocks("A B A")).order == (0, 1, 2)
 
 
-def test_a_note_is_no_part_of_the_identity():
-    noted = ContextBlock(text=text("A") + ordinal_note("compact", [1, 0]))
-    assert arrange(ReuseEngine(), [noted, *blocks("B A")]).order == (0, 1)
-
-
 def test_k_keeps_the_best_different_texts_before_anything_moves():
     engine = ReuseEngine()
     arrange(engine, blocks("D9 D8 D7"))
@@ -58,18 +53,6 @@ def test_k_keeps_the_best_different_texts_before_anything_moves():
     for k in (0, -1, True, 1.5):
         with pytest.raises(ConfigError, match="k=.* must be a whole number of at least 1"):
             arrange(engine, blocks("A"), k=k)
-
-
-def test_note_style_of_the_hook_stands_above_the_engines():
-    for config, note, expected in (("none", None, ""), ("none", "compact", ": 2nd, 1st"), ("compact", "none", "")):
-        engine = ReuseEngine(EngineConfig(note=config))
-        arrange(engine, blocks("A B"))
-        found = arrange(engine, blocks("B A"), note=note)
-        assert found.order == (1, 0)
-        assert found.note.endswith(expected)
-        assert bool(found.note) == bool(expected)
-    with pytest.raises(ConfigError, match="note='short' is not one of"):
-        arrange(ReuseEngine(), blocks("A"), note="short")
 
 
 def test_nothing_in_nothing_out():
@@ -89,12 +72,13 @@ def test_documents_of_another_hook_keep_their_relevance():
     first, second = ReuseEngine(), ReuseEngine()
     arrange(first, blocks("D1 D2 D3 D4"))
     given_, found = blocks("D2 D1 D5 D3"), arrange(first, blocks("D2 D1 D5 D3"))
-    texts = [given_[position].text for position in found.order]
-    texts[-1] += found.note
-    again = arrange(second, [ContextBlock(text=each) for each in texts], ranks=found.ranks)
-    assert [strip_note(texts[position]) for position in again.order] == [block.text for block in given_]
+    noted = [
+        replace(given_[position], metadata={RANK: rank, PLACE: place})
+        for place, (position, rank) in enumerate(zip(found.order, found.ranks, strict=True))
+    ]
+    again = arrange(second, noted)
+    assert [noted[position].text for position in again.order] == [block.text for block in given_]
     assert again.ranks == (0, 1, 2, 3)
-    assert again.note == ""
 
 
 def test_sticky_order():
@@ -174,7 +158,7 @@ def test_calls_at_the_same_time_are_arranged_together():
     first, second = run(both())
     prefixes = [["ABCX"[p] for p in first.order[:3]], ["DCBA"[p] for p in second.order[:3]]]
     assert prefixes[0] == prefixes[1] and set(prefixes[0]) == set("ABC")
-    assert sorted(second.order) == [0, 1, 2, 3] and second.note
+    assert sorted(second.order) == [0, 1, 2, 3]
 
 
 def test_in_turn_the_same_is_refused_and_nothing_stays():

@@ -1,14 +1,12 @@
-"""The note on the last document, and what it means for the order of relevance."""
+"""The note for documents without labels, and the contexts that it holds for."""
+
+import copy
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from contextpilot_integrations.reorder.notes import ordinal, ordinal_note, relevance_order, strip_note
+from contextpilot_integrations.reorder.notes import OrderNotes, ordinal, ordinal_note
 
-
-def text(name):
-    return " ".join(f"Fact {n} about {name} is in drawer {name}{n}." for n in range(8))
+NOTE = "\n\nDocuments above by relevance: 2nd, 1st"
 
 
 def test_ordinals():
@@ -17,47 +15,43 @@ def test_ordinals():
     assert " ".join(map(ordinal, numbers)) == expected
 
 
-def test_note_names_places_best_first():
-    assert ordinal_note("compact", [1, 0, 3, 2]) == "\n\nDocuments above by relevance: 2nd, 1st, 4th, 3rd"
-    assert ordinal_note("compact", [6, 5, 4, 3, 2, 1, 0]).endswith(": 7th, 6th, 5th, 4th, 3rd")
-    assert ordinal_note("full", [6, 5, 4, 3, 2, 1, 0]).endswith(": 7th, 6th, 5th, 4th, 3rd, 2nd, 1st")
-    assert ordinal_note("none", [1, 0]) == ordinal_note("full", [0, 1, 2]) == ordinal_note("full", [7, 9]) == ""
+def test_the_note_names_places_best_first():
+    assert ordinal_note([1, 0, 3, 2]) == "\n\nDocuments above by relevance: 2nd, 1st, 4th, 3rd"
+    assert ordinal_note([6, 5, 4, 3, 2, 1, 0]).endswith(": 7th, 6th, 5th, 4th, 3rd")
+    assert ordinal_note([0, 1, 2]) == ordinal_note([7, 9]) == ordinal_note([]) == ""
 
 
-@settings(deadline=None)
-@given(st.text(), st.lists(st.permutations(range(4)), max_size=3))
-def test_stripping_takes_our_notes_and_nothing_else(body, notes):
-    noted = body + "".join(ordinal_note("full", ranks) for ranks in notes)
-    assert strip_note(noted) == strip_note(body)
-    assert body.startswith(strip_note(body))
+@pytest.mark.parametrize("context", ["tea a\n\nsalt b", "tea a\nsalt b", " tea  a salt b\n"])
+def test_a_note_is_found_by_the_whole_context(context):
+    notes = OrderNotes()
+    notes.keep("q", ["tea a ", "\nsalt b"], [1, 0])
+    assert notes.note("q", context) == NOTE
+    assert copy.deepcopy(notes).note("q", context) == NOTE
 
 
 @pytest.mark.parametrize(
-    "kept",
+    ("query", "context"),
     [
-        "x\n\nDocuments above by relevance: 2nd, 1st.",
-        "x\n\nDocuments above by relevance: first",
-        "x\n\nDocuments above by relevance: 2nd, 1st\n",
-        "x\nDocuments above by relevance: 2nd, 1st",
+        ("p", "tea a\n\nsalt b"),
+        ("q", "tea a"),
+        ("q", "salt b\n\ntea a"),
+        ("q", "tea a\n\nsalt b\n\nrice c"),
+        ("q", "Source 1: tea a\n\nSource 2: salt b"),
+        ("q", ""),
+        ("", "tea a\n\nsalt b"),
+        ("q tea a", "salt b"),
     ],
 )
-def test_what_is_no_note_stays(kept):
-    assert strip_note(kept) == kept
+def test_every_other_prompt_has_none(query, context):
+    notes = OrderNotes()
+    notes.keep("q", ["tea a", "salt b"], [1, 0])
+    assert notes.note(query, context) == ""
 
 
-def test_a_text_that_imitates_the_note_changes_no_relevance():
-    fake = text("X") + "\n\nDocuments above by relevance: 2nd, 1st"
-    assert relevance_order([text("A"), fake], [None, None]) == (0, 1)
-    assert relevance_order([text("A"), fake], [1, 1]) == (0, 1)
-    assert relevance_order([fake, text("A")], [1, 0]) == (0, 1)
-    assert relevance_order([text("A"), fake], [1, 0]) == (1, 0)
-
-
-@settings(deadline=None)
-@given(st.lists(st.text(min_size=1), min_size=1, max_size=5), st.data())
-def test_the_ranks_bring_back_the_order_of_relevance(texts, data):
-    order = data.draw(st.permutations(range(len(texts))))
-    shown = [strip_note(texts[rank]) for rank in order]
-    note = ordinal_note("full", order)
-    back = relevance_order([*shown[:-1], shown[-1] + note], order)
-    assert [order[position] for position in back] == sorted(order)
+def test_an_order_by_relevance_has_none_and_the_oldest_are_forgotten():
+    notes = OrderNotes(max_notes=1)
+    notes.keep("q", ["a", "b"], [0, 1])
+    assert notes.note("q", "a b") == ""
+    notes.keep("q", ["a", "b"], [1, 0])
+    notes.keep("p", ["a", "b"], [1, 0])
+    assert (notes.note("q", "a b"), notes.note("p", "a b")) == ("", NOTE)

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.types import ContextBlock
-from contextpilot_integrations.retrieval.documents import NODE_FIELDS, Entry, as_entries, check_search
+from contextpilot_integrations.retrieval.documents import NODE_FIELDS, Entry, as_entries, check_search, own_copy
 from tests.conftest import require
 
 
@@ -70,3 +71,13 @@ def test_no_framework_is_imported_to_tell_its_documents():
         "as_entries([Document()])\nprint(*(name for name in ('langchain_core', 'llama_index') if name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == []
+
+
+def test_a_copy_is_the_callers_and_what_cannot_be_copied_is_shared():
+    lock, pages = threading.Lock(), (page for page in "ab")
+    given = {"tags": ["a", {"lock": lock}], "pages": pages, "title": "A"}
+    found = own_copy(given)
+    assert found == given
+    assert found["pages"] is pages
+    found["tags"][1]["new"] = found["tags"].append("b")
+    assert given == {"tags": ["a", {"lock": lock}], "pages": pages, "title": "A"}

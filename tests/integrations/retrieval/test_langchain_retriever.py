@@ -1,6 +1,7 @@
 """LangChain documents in and out of either index."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -50,3 +51,9 @@ def test_a_document_without_id_or_metadata(make):
     assert sorted((d.page_content, d.id, d.metadata) for d in found) == sorted(
         [(TEXTS[0], None, {}), (TEXTS[1], "7", {})]
     )
+
+
+def test_metadata_that_cannot_be_copied(make):
+    lock = threading.Lock()
+    index = make([require("langchain_core.documents").Document(TEXTS[0], metadata={"lock": lock})])
+    assert index.as_langchain_retriever().invoke("tea")[0].metadata == {"lock": lock}

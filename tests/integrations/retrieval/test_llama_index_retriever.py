@@ -1,6 +1,7 @@
 """LlamaIndex nodes in and out of either index."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -41,3 +42,9 @@ def test_documents_without_id_are_named_by_position(make):
     require("llama_index.core")
     found = make([TEXTS[0], TEXTS[0], TEXTS[1]]).as_llama_index_retriever().retrieve("tea")
     assert {n.node.node_id for n in found} == {"document-0", "document-1", "document-2"}
+
+
+def test_metadata_that_cannot_be_copied(make):
+    lock = threading.Lock()
+    index = make([require("llama_index.core.schema").TextNode(text=TEXTS[0], metadata={"lock": lock})])
+    assert index.as_llama_index_retriever().retrieve("tea")[0].node.metadata == {"lock": lock}

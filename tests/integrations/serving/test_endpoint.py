@@ -33,6 +33,13 @@ def test_a_server_is_reached_with_the_model_given_or_its_first(server, given, mo
     assert client.is_closed()
 
 
+def test_a_server_is_reached_over_ipv6(ipv6):
+    with chat_server(ipv6) as server:
+        server.models = saying('{"object": "list", "data": [{"id": "first"}]}', 200)
+        with reached(server.base_url, None, "key", pair) as (client, name):
+            assert client.chat.completions.create(model=name, messages=[], stream=True)
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from tests.integrations.redis_stores import Worker
 
 
-def start(folder: Path) -> "RedisServer":
+def start(folder: Path, *host: str) -> "RedisServer":
     from tests.integrations.redis_server import RedisServer
 
-    server = RedisServer(folder)
+    server = RedisServer(folder, *host)
     server.start()
     return server
 

@@ -1,16 +1,22 @@
 """The two threads that keep a copy in step with the log in a real Redis, whatever goes wrong."""
 
+import os
+import signal
+import threading
 import time
 
 import pytest
 
-from contextpilot_core.journal.operations import Entry
+from contextpilot_core import ReuseEngine
+from contextpilot_core.journal.operations import Entry, Reset
 from tests.conftest import require
 
 redis = require("redis")
 require("msgspec")
 
+from contextpilot_integrations.stores import RedisStore  # noqa: E402
 from tests.integrations.redis_stores import agree, forge, stream, synchronized, wait_until  # noqa: E402
+from tests.integrations.redis_worker import CONFIG, SECRET, TEXTS  # noqa: E402
 
 
 def test_the_log_is_trimmed_and_a_late_worker_equals_the_others(server, worker):
@@ -177,3 +183,125 @@ def test_closing_sends_what_waits_and_ends_both_threads(worker):
     assert synchronized(two)
     assert two.entries == 30
     assert not exchange.synchronize(0.01)
+
+
+def returned(call, *given):
+    """Return what a call returns; it may wait for Redis no longer than it was told to."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(call(*given)), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert found, f"{call.__name__} waits on"
+    return found[0]
+
+
+POOLS = {
+    "blocking": lambda url: redis.BlockingConnectionPool.from_url(url, max_connections=1, timeout=1),
+    "blocking for ever": lambda url: redis.BlockingConnectionPool.from_url(url, max_connections=1, timeout=None),
+    "plain": lambda url: redis.ConnectionPool.from_url(url, max_connections=1),
+}
+
+
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
+def test_one_connection_is_enough(server, worker, pool):
+    store = RedisStore(redis.Redis(connection_pool=pool(server.url)), secret=SECRET)
+    engine, other = ReuseEngine(CONFIG, journal=store), worker()
+    for name in range(40):
+        engine.plan([TEXTS[name]], remember=False)
+    assert returned(store.synchronize, 20)
+    assert agree(other)
+    assert other.entries == 40
+    other.plan(50)
+    assert synchronized(other) and returned(store.synchronize, 20)
+    assert store.digest() == other.store.digest()
+    returned(store.close, 20)
+
+
+@pytest.mark.parametrize("forbidden", ["xrevrange", "xadd", "get", "xrange", "evalsha hset"])
+def test_a_user_without_rights_is_told_once_and_nobody_waits_on(server, caplog, forbidden):
+    denied = " ".join(f"-{command}" for command in forbidden.split())
+    server.client.execute_command("ACL", "SETUSER", "limited", "on", "nopass", "~*", "&*", "+@all", *denied.split())
+    store = RedisStore(server.url.replace("//", "//limited:x@"), secret=SECRET)
+    engine = ReuseEngine(CONFIG, journal=store)
+    engine.plan([TEXTS[0]], remember=False)
+    assert not returned(store.synchronize, 1)
+    assert not returned(store.synchronize, 0)
+    wait_until(lambda: "NoPermissionError" in caplog.text)
+    assert caplog.text.count("NoPermissionError") == 1
+    returned(store.close, 1)
+    server.client.execute_command("ACL", "DELUSER", "limited")
+
+
+def test_a_worker_that_gets_its_rights_later_shares_what_it_did(server, worker, caplog):
+    server.client.execute_command("ACL", "SETUSER", "limited", "on", "nopass", "~*", "&*", "+@all", "-xadd")
+    one = worker()
+    assert synchronized(one)  # it begins the log
+    store = RedisStore(server.url.replace("//", "//limited:x@"), secret=SECRET)
+    engine = ReuseEngine(CONFIG, journal=store)
+    engine.plan([TEXTS[0]], remember=False)
+    wait_until(lambda: "cannot share its operations" in caplog.text)
+    server.client.execute_command("ACL", "SETUSER", "limited", "+xadd")
+    assert returned(store.synchronize, 20)
+    assert synchronized(one) and one.reuse(0) > 0
+    returned(store.close, 5)
+    server.client.execute_command("ACL", "DELUSER", "limited")
+
+
+def test_a_log_that_never_ends_is_waited_for_up_to_where_it_was(server, worker):
+    """Others append all the time: what was there at the time of the call is enough."""
+    one = worker()
+    one.plan(0)
+    assert synchronized(one)
+    full = threading.Event()
+
+    def flood():
+        number = 0
+        while not full.is_set():
+            number += 1
+            forge(server, "somebody", number, Reset("nobody's"))
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        one.plan(1)
+        assert returned(one.store.synchronize, 20)
+        late = RedisStore(server.url, secret=SECRET)
+        ReuseEngine(CONFIG, journal=late)
+        returned(late.close, 1)
+        returned(one.store.close, 1)
+    finally:
+        full.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("time_limit", [5.0, None])
+def test_a_server_that_does_not_answer_is_not_waited_for(own_server, time_limit, caplog):
+    store = RedisStore(redis.Redis(port=own_server.port, socket_timeout=time_limit), secret=SECRET)
+    engine = ReuseEngine(CONFIG, journal=store)
+    engine.plan([TEXTS[0]], remember=False)
+    assert store.synchronize(20)
+    exchange = store._exchange
+    os.kill(own_server._process.pid, signal.SIGSTOP)
+    try:
+        assert engine.plan([TEXTS[1], TEXTS[0]], remember=False).order == (1, 0)
+        assert not returned(store.synchronize, 0.2)
+        returned(store.close, 0.5)
+        assert not store._state._attached  # the engine plans alone, although the threads may still wait
+        assert engine.plan([TEXTS[2], TEXTS[1]], remember=False).order
+    finally:
+        os.kill(own_server._process.pid, signal.SIGCONT)
+    for thread in exchange._threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert "Traceback" not in caplog.text
+
+
+def test_who_waits_is_told_of_the_closing(own_server, worker):
+    own_server.kill()
+    one, found = worker(own_server), []
+    thread = threading.Thread(target=lambda: found.append(one.store.synchronize(600)))
+    thread.start()
+    wait_until(lambda: one.store._exchange._asked)
+    one.store.close(1)
+    thread.join(20)
+    assert found == [False]

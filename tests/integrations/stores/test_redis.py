@@ -1,8 +1,8 @@
 """Workers that share a view through a real Redis: all plan on what one sent, and nothing there tells a document."""
 
-import logging
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from contextpilot_core.prompt.messages import body_digest
 from contextpilot_core.types import PromptTokens, Served
 from tests.conftest import require
 from tests.core.conftest import body
+from tests.forked import in_child
 
 redis = require("redis")
 require("msgspec")
@@ -112,12 +113,15 @@ def test_what_cannot_work_is_refused(server):
         ({"snapshot_every": True}, "snapshot_every=True"),
         ({"server": "mysql://x"}, "URL"),
         ({"server": 5}, "got int"),
-        ({"server": redis.Redis(decode_responses=True)}, "decode_responses"),
     ]:
         with pytest.raises(ConfigError, match=message):
             RedisStore(**{"server": server.url, "secret": SECRET, **wrong})
     store = RedisStore(server.url, secret=SECRET)
     assert not store.synchronize(0)
+    for wrong in (-1, None, "5", float("nan"), float("inf"), True):
+        for wait in (store.synchronize, store.close):
+            with pytest.raises(ConfigError, match=rf"timeout={wrong!r} must be a number of at least 0"):
+                wait(wrong)
     with pytest.raises(ConfigError, match="no engine"):
         store.digest()
     ReuseEngine(CONFIG, journal=store)
@@ -128,14 +132,51 @@ def test_what_cannot_work_is_refused(server):
         ReuseEngine(CONFIG, journal=store)
 
 
-def test_a_store_says_that_it_does_not_survive_a_fork(worker, caplog, monkeypatch):
+def test_a_store_says_once_that_it_does_not_survive_a_fork(worker, caplog):
+    one, two = worker(), worker()
+    one.plan(0)
+    assert synchronized(one, two)
+
+    def child():
+        caplog.clear()
+        planned = one.plan(2, 1), one.plan(3, 2)
+        waited = one.store.synchronize(60)
+        one.store.close(60)
+        return planned, waited, one.store._state._attached, [record.getMessage() for record in caplog.records]
+
+    planned, waited, attached, lines = in_child(child)
+    assert planned == ([2, 1], [2, 3])  # it plans alone
+    assert not waited and not attached
+    assert len(lines) == 1 and "does not survive a fork" in lines[0]
+    one.plan(1, 2)
+    assert synchronized(one, two)
+    assert two.plan(3, 1) == [1, 3]
+
+
+@pytest.mark.parametrize("ask", ["synchronize", "close"])
+def test_closing_or_waiting_is_the_first_thing_that_a_child_may_do(worker, caplog, ask):
     one = worker()
     assert synchronized(one)
-    monkeypatch.setattr("contextpilot_integrations.stores.redis.os.getpid", lambda: 1)
-    with caplog.at_level(logging.ERROR):
-        one.plan(0)
-        one.plan(1)
-    assert caplog.text.count("does not survive a fork") == 1
+
+    def child():
+        caplog.clear()
+        getattr(one.store, ask)(60)
+        return one.store._state._attached, len(caplog.records)
+
+    held, freed = threading.Event(), threading.Event()
+
+    def hold():
+        with one.store._exchange._moved:  # as one of the exchange's threads may during the fork
+            held.set()
+            freed.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(20)
+    assert in_child(child) == (False, 1)
+    freed.set()
+    thread.join()
+    assert synchronized(one)
 
 
 @pytest.mark.parametrize("package", ["redis", "msgspec"])

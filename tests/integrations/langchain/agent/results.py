@@ -3,6 +3,7 @@
 from langchain_core.messages import ToolMessage
 
 from tests.integrations.langchain_fakes import document
+from tests.parsing import ParsedHint, parse_context
 
 
 def result(*documents, content=None, call="c", **fields):
@@ -13,3 +14,8 @@ def result(*documents, content=None, call="c", **fields):
 
 def contents(messages):
     return [message.content for message in messages]
+
+
+def items(text):
+    """What stands in a rendered result, but for the blank lines that the tool put between."""
+    return [item for item in parse_context(text) if item != ParsedHint("")]

@@ -1,13 +1,14 @@
 """The middleware in real agents: cases S14, D2, D3, checkpoints, clearing, summarising and redacting middleware."""
 
 import asyncio
+import json
+import logging
 import random
 
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
 from tests.conftest import require
-from tests.parsing import parse_context
 
 require("langchain_core")
 require("langchain")
@@ -23,6 +24,7 @@ from langchain.agents.middleware import (  # noqa: E402
 )
 from langchain_core.documents import Document  # noqa: E402
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage  # noqa: E402
+from langchain_core.tools import create_retriever_tool, tool  # noqa: E402
 from langgraph.checkpoint.memory import InMemorySaver  # noqa: E402
 
 from contextpilot_integrations.langchain import (  # noqa: E402
@@ -30,7 +32,8 @@ from contextpilot_integrations.langchain import (  # noqa: E402
     ContextPilotRetriever,
     create_contextpilot_retriever_tool,
 )
-from tests.integrations.langchain.agent.results import contents, result  # noqa: E402
+from contextpilot_integrations.langchain.agent.cited import PLACES, documents_at  # noqa: E402
+from tests.integrations.langchain.agent.results import contents, items, result  # noqa: E402
 from tests.integrations.langchain_fakes import (  # noqa: E402
     Lists,
     Recorder,
@@ -86,8 +89,8 @@ def test_agent_sends_each_text_once_and_only_appends(asynchronous):  # S14
     final = chatml(model.prompts[-1])
     assert [final.count(text_of(f"D{n}")) for n in (1, 2, 3, 4)] == [1, 1, 1, 1]
     first, second, third = [m.content for m in model.prompts[-1] if isinstance(m, ToolMessage)]
-    assert [block.label for block in parse_context(first)] == [1, 2, 3]
-    assert second.startswith("See [Doc 2] above.\nSee [Doc 1] above.\n[Doc 4]\n===\n")
+    assert [block.label for block in items(first)] == [1, 2, 3]
+    assert second.startswith("See [Doc 2] above.\n\nSee [Doc 1] above.\n\n[Doc 4]\n===\n")
     assert third == "See [Doc 1] above."
 
 
@@ -112,7 +115,7 @@ def test_parallel_calls_share_too():
     first, second = [m.content for m in model.prompts[-1] if isinstance(m, ToolMessage)]
     assert names_in(first) == {"D1", "D2"}
     assert names_in(second) == {"D3"}
-    assert second.startswith("See [Doc 2] above.\n")
+    assert second.startswith("See [Doc 2] above.\n\n")
 
 
 def test_two_threads_are_independent():  # D2
@@ -167,7 +170,7 @@ def test_behind_the_swap_in_retriever_relevance_order_is_kept():
     asked(agent_of(model, retriever=ContextPilotRetriever(base_retriever=Lists(), engine=engine)), "go")
     (shown,) = [m for m in model.prompts[-1] if isinstance(m, ToolMessage)]
     assert [d.id for d in shown.artifact] == ["id-D1", "id-D2", "id-D3"]
-    assert [block.body for block in parse_context(shown.content)] == [text_of(n) for n in ("D3", "D1", "D2")]
+    assert [block.body for block in items(shown.content)] == [text_of(n) for n in ("D3", "D1", "D2")]
 
 
 def test_the_session_of_the_thread_reaches_the_tools_retriever():
@@ -203,6 +206,108 @@ def test_200_items_of_20_threads_at_once_are_those_of_a_sequential_run():
         return sorted(chatml(prompt) for prompt in model.prompts)
 
     assert run_all(True) == run_all(False)
+
+
+# --- the tool of LangChain's documentation ---------------------------------------------------------------------------
+
+
+@tool(response_format="content_and_artifact")
+def search(query: str):
+    """Search the documents, as LangChain's documentation on RAG agents has it."""
+    retrieved_docs = Lists().invoke(query)
+    serialized = "\n\n".join(f"Source: {doc.metadata}\nContent: {doc.page_content}" for doc in retrieved_docs)
+    return serialized, retrieved_docs
+
+
+def plain_and_ours(turns, how="invoke"):
+    """The last prompts of both agents after these turns, and the state of ours."""
+    models = [searching(), searching()]
+    plain = create_agent(models[0], tools=[search], checkpointer=InMemorySaver())
+    ours = create_agent(models[1], tools=[search], middleware=[ContextPilotMiddleware()], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t"}}
+    for number, names in enumerate(turns):
+        given = {"messages": [HumanMessage(f"question {number}")]}
+        for agent, model in ((plain, models[0]), (ours, models[1])):
+            model.answer = searching(names).answer
+            if how == "stream":
+                list(agent.stream(given, config, stream_mode="updates"))
+            elif how == "ainvoke":
+                asyncio.run(agent.ainvoke(given, config))
+            else:
+                agent.invoke(given, config)
+    return models[0].prompts, models[1].prompts, ours.get_state(config).values["messages"]
+
+
+@pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream"])
+def test_the_usual_tool_over_three_turns(how):
+    theirs, ours, state = plain_and_ours(["D1,D2", "D2,D3", "D3,D1,D4"], how)
+    assert extending(ours)
+    shown = [message.content for message in ours[-1] if isinstance(message, ToolMessage)]
+    before = [message.content for message in theirs[-1] if isinstance(message, ToolMessage)]
+    for name in ("D1", "D2", "D3", "D4"):
+        document = f"Source: {{'source': '{name}.md'}}\nContent: {text_of(name)}"
+        assert document in "".join(before)
+        assert "".join(shown).count(document) == 1
+    assert shown[2].startswith("See [Doc 3] above.\n\nSee [Doc 1] above.\n\n[Doc 4]\n===\nSource:")
+    assert [m.content for m in state if isinstance(m, ToolMessage)] == before, "the state keeps them whole"
+    cited = documents_at(state[-1].response_metadata[PLACES], state)
+    assert {label: (found.id, found.metadata) for label, found in cited.items()} == {
+        n: (f"id-D{n}", {"source": f"D{n}.md"}) for n in (1, 2, 3, 4)
+    }
+    assert ContextPilotMiddleware().sources(state) == cited
+
+
+def test_what_a_model_is_shown_is_known_before_it_answers():
+    question, call, found, answer = asked(agent_of(searching("D1,D2")), "go")["messages"]
+    assert {n: each.id for n, each in ContextPilotMiddleware().sources([question, call, found]).items()} == {
+        1: "id-D1",
+        2: "id-D2",
+    }
+    assert PLACES in answer.response_metadata and PLACES not in call.response_metadata
+
+
+# --- results that stay as they are -----------------------------------------------------------------------------------
+
+
+@tool(response_format="content_and_artifact")
+def as_json(query: str):
+    """Search, and answer in JSON."""
+    found = Lists().invoke(query)
+    return json.dumps([{"text": each.page_content} for each in found]), found
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (create_retriever_tool(Lists(), "search", "Searches."), "they bring no documents as their artifact"),
+        (as_json, "the texts of the documents in their artifact do not stand in their content"),
+    ],
+    ids=["plain retriever tool", "JSON"],
+)
+def test_a_result_that_cannot_be_taken_apart_stays_and_the_log_says_so_once(made, reason, caplog):
+    made = made.model_copy(update={"name": "search"})
+    model, middleware = searching("D1,D2", "D2,D1", "D1"), ContextPilotMiddleware()
+    with caplog.at_level(logging.INFO, logger="contextpilot_integrations"):
+        create_agent(model, tools=[made], middleware=[middleware]).invoke({"messages": [HumanMessage("go")]})
+    results = [message for message in model.prompts[-1] if isinstance(message, ToolMessage)]
+    for message, query in zip(results, ("D1,D2", "D2,D1", "D1"), strict=True):
+        assert message.content == made.invoke({"query": query})
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert reason in record.message
+    assert "Fact" not in record.message
+
+
+def test_tools_that_retrieve_nothing_are_passed_over_in_silence(caplog):
+    @tool("search")
+    def count(query: str) -> str:
+        """Count."""
+        return str(len(query))
+
+    with caplog.at_level(logging.DEBUG, logger="contextpilot_integrations"):
+        agent = create_agent(searching("D1"), tools=[count], middleware=[ContextPilotMiddleware()])
+        agent.invoke({"messages": [HumanMessage("go")]})
+    assert not caplog.records
 
 
 def test_a_request_without_results_is_passed_on_as_it_is():

@@ -11,9 +11,11 @@ require("langchain")
 require("langgraph")
 
 from langchain_core.prompts import PromptTemplate  # noqa: E402
+from langchain_core.tools import create_retriever_tool, tool  # noqa: E402
 
 from contextpilot_integrations.langchain import create_contextpilot_retriever_tool  # noqa: E402
-from contextpilot_integrations.langchain.agent.rendering import documents_of  # noqa: E402
+from contextpilot_integrations.langchain.agent.results import documents_of, retrieved  # noqa: E402
+from contextpilot_integrations.langchain.agent.tool import is_retriever_tool  # noqa: E402
 from tests.integrations.langchain_fakes import Lists, text_of  # noqa: E402
 
 CALL = {"name": "search", "args": {"query": "D1,D2"}, "id": "1", "type": "tool_call"}
@@ -50,4 +52,16 @@ def test_a_prompt_that_hides_the_texts_keeps_them_hidden():
     search = create_contextpilot_retriever_tool(Lists(), "search", "Searches.", document_prompt=prompt)
     message = search.invoke(CALL)
     assert message.content == "D1.md\n\nD2.md"
-    assert documents_of(message) == []
+    assert retrieved(message) is None
+
+
+def test_retriever_tools_are_known_whoever_made_them():
+    @tool
+    def search(query: str) -> str:
+        """Search."""
+        return query
+
+    assert is_retriever_tool(create_retriever_tool(Lists(), "search", "Searches."))
+    assert is_retriever_tool(create_contextpilot_retriever_tool(Lists(), "search", "Searches."))
+    assert not is_retriever_tool(search)
+    assert not is_retriever_tool({"name": "search"})

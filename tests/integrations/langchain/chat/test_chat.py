@@ -262,9 +262,36 @@ def test_other_messages_and_user_texts_stay_as_they_are():  # D4, D5
     chat, model = chat_of(history=lambda session_id: history, instructions="Be brief.")
     chat.invoke("D1 what?", U)
     assert model.prompts[0][:-1] == others
-    chat, _ = chat_of(history=lambda session_id: history, instructions="Another.")
-    with pytest.raises(RequestError, match="instructions"):
-        chat.invoke("D1 what?", U)
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_system_messages_of_a_history_stay_where_they_are_beside_the_instructions(how, place):
+    history = MemoryHistory()
+    others = [HumanMessage("one?"), AIMessage("1"), HumanMessage("two?"), AIMessage("2")]
+    others.insert(place, SystemMessage("The user is a cook."))
+    history.add_messages(others)
+    chat, model = chat_of(history=lambda session_id: history, instructions="Be brief.")
+    ask = asking(chat, how)
+    ask("D1 what?", U)
+    ask("D1,D2 what?", U)
+    assert model.prompts[0][:-1] == [SystemMessage("Be brief."), *others]
+    assert extending(model.prompts)
+    assert names_in(model.prompts[1][-1].content) == {"D2"}
+    assert [message.content for message in history.messages[:5]] == [message.content for message in others]
+    chat.engine.check_integrity()
+
+
+def test_a_full_window_drops_turns_and_no_system_message():
+    history = MemoryHistory()
+    chat, model = chat_of(history=lambda session_id: history, instructions="Be brief.", max_context_tokens=400)
+    chat.invoke("D1,D2 what?", U)
+    history.add_messages([SystemMessage("The user is a cook.")])
+    for names in ("D3,D4", "D5,D6", "D7,D8"):
+        chat.invoke(f"{names} what?", U)
+    last = model.prompts[-1]
+    assert [message.content for message in last[:2]] == ["Be brief.", "The user is a cook."]
+    assert "D1" not in names_in(chatml(last))
 
 
 def test_hints_are_short_and_literal():  # D6, D10

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from contextpilot_core import ContextBlock, EngineConfig
+from contextpilot_core import ContextBlock
 from contextpilot_core.errors import ConfigError
 from contextpilot_integrations.serving.chat import Asked, Entry
 from tests.conftest import require
@@ -42,7 +42,6 @@ ASKED = Asked("q", (ContextBlock(text="tea"),), order=(0,), base="b", tokens=3)
 TEXT = "[Doc 1]\n===\ntea\n===\n\nq"
 OURS = Entry({"role": "user", "content": TEXT}, ASKED)
 UNCOUNTED = Entry({"role": "user", "content": TEXT}, replace(ASKED, tokens=0))
-CONFIG = EngineConfig()
 
 
 # --- in this process -----------------------------------------------------------------------------------------------
@@ -188,24 +187,24 @@ def test_a_message_of_others_is_read_by_role_and_content_and_comes_back_itself(m
     entry = entry_of(message)
     assert entry.message == as_openai(message) == {"role": role, "content": message.content}
     assert entry.asked is None
-    assert message_of(entry, CONFIG) is message
+    assert message_of(entry) is message
 
 
 def test_a_message_of_ours_is_made_once_and_read_again():
-    message = message_of(OURS, CONFIG)
+    message = message_of(OURS)
     assert (message.type, message.content) == ("human", TEXT)
     (again,) = messages_from_dict(json.loads(json.dumps(messages_to_dict([message]))))
     assert entry_of(again) == Entry(OURS.message, ASKED, again)
-    assert message_of(entry_of(again), CONFIG) is again
+    assert message_of(entry_of(again)) is again
 
 
 def test_a_question_without_text_or_record_is_a_user_message():
-    assert message_of(Entry(None, Asked("", ())), CONFIG).content == ""
-    assert message_of(Entry({"role": "user", "content": "t"}), CONFIG) == HumanMessage("t")
+    assert message_of(Entry(None, Asked("", ()))).content == ""
+    assert message_of(Entry({"role": "user", "content": "t"})) == HumanMessage("t")
 
 
 def test_the_record_stays_here():
-    message = message_of(OURS, CONFIG)
+    message = message_of(OURS)
     message.additional_kwargs["name"] = "ann"
     assert as_sent(message) == HumanMessage(TEXT, additional_kwargs={"name": "ann"})
     assert CONTEXT in message.additional_kwargs
@@ -214,7 +213,7 @@ def test_the_record_stays_here():
 
 
 def test_only_a_user_message_can_be_a_question_of_ours():
-    kept = message_of(OURS, CONFIG).additional_kwargs
+    kept = message_of(OURS).additional_kwargs
     assert entry_of(AIMessage(TEXT, additional_kwargs=kept)).asked is None
 
 
@@ -263,14 +262,14 @@ def answer(tokens):
     ("messages", "scale"),
     [
         ([], 1.0),
-        ([message_of(OURS, CONFIG)], 1.0),
-        ([message_of(OURS, CONFIG), answer(None)], 1.0),
-        ([message_of(OURS, CONFIG), answer(0)], 1.0),
-        ([message_of(OURS, CONFIG), answer(6)], 2.0),
-        ([message_of(UNCOUNTED, CONFIG), answer(6)], 1.0),
-        ([message_of(OURS, CONFIG), answer(6), message_of(OURS, CONFIG), answer(9)], 3.0),
-        ([message_of(OURS, CONFIG), answer(6), HumanMessage("theirs"), answer(9)], 2.0),
-        ([message_of(OURS, CONFIG), answer(6), message_of(OURS, CONFIG), answer(None)], 2.0),
+        ([message_of(OURS)], 1.0),
+        ([message_of(OURS), answer(None)], 1.0),
+        ([message_of(OURS), answer(0)], 1.0),
+        ([message_of(OURS), answer(6)], 2.0),
+        ([message_of(UNCOUNTED), answer(6)], 1.0),
+        ([message_of(OURS), answer(6), message_of(OURS), answer(9)], 3.0),
+        ([message_of(OURS), answer(6), HumanMessage("theirs"), answer(9)], 2.0),
+        ([message_of(OURS), answer(6), message_of(OURS), answer(None)], 2.0),
     ],
 )
 def test_the_last_report_tells_how_the_model_counts(messages, scale):

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage  # no
 from contextpilot_integrations.langchain.chat.history import CONTEXT  # noqa: E402
 from contextpilot_integrations.langchain.chat.llm import ModelCall  # noqa: E402
 from contextpilot_integrations.langchain.chat.turn import ChatTurn  # noqa: E402
+from contextpilot_integrations.langchain.documents import as_block  # noqa: E402
 from tests.integrations.langchain_fakes import document, names_in, text_of  # noqa: E402
 
 CALL = ModelCall({"temperature": 0}, {"max_tokens": 40, "extra_body": {"cache_salt": "s"}})
@@ -24,7 +25,7 @@ USED = {"input_tokens": 100, "output_tokens": 1, "total_tokens": 101, "input_tok
 
 def turn_of(question, *names, messages=(), engine=None, call=CALL, tokenizer=None, **setting):
     made = Setting(engine=engine or ReuseEngine(), count=lambda text: len(text.split()), **setting)
-    return ChatTurn(made, tokenizer, list(messages), question, [document(name) for name in names], call)
+    return ChatTurn(made, tokenizer, list(messages), question, [as_block(document(name)) for name in names], call)
 
 
 def talk(*asked, **options):

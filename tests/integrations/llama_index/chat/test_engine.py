@@ -21,6 +21,7 @@ from llama_index.core.instrumentation.event_handlers import BaseEventHandler  # 
 from llama_index.core.llms.callbacks import llm_chat_callback  # noqa: E402
 from llama_index.core.memory import ChatMemoryBuffer, Memory  # noqa: E402
 from llama_index.core.postprocessor import SimilarityPostprocessor  # noqa: E402
+from llama_index.core.prompts.rich import RichPromptTemplate  # noqa: E402
 from llama_index.core.schema import ImageNode, NodeWithScore  # noqa: E402
 from llama_index_instrumentation import get_dispatcher  # noqa: E402
 
@@ -159,6 +160,85 @@ def test_nodes_without_text_are_sources_but_no_blocks(talk):
     response, _ = chat("q")
     assert len(response.source_nodes) == 2
     assert chat.prompts[0].count("[Doc ") == 1
+
+
+# --- templates
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_context_template_stands_around_the_documents_of_every_question(way, talk):
+    template = RichPromptTemplate("Only use this:\n---\n{{ context_str }}\n---\n{{ query_str }} In French.")
+    chat = talk(way, system_prompt="Be kind.", context_template=template, max_context_tokens=2_000)
+    for question in ("qA one", "qB two", "nothing three", "qB {context_str}"):
+        chat(question)
+    first, second, third, fourth = [m.content for m in chat.llm.messages[-1] if m.role == MessageRole.USER]
+    assert first.startswith(f"Only use this:\n---\n[Doc 1]\n===\n{D1}\n===\n[Doc 2]")
+    assert first.endswith("\n===\n\n---\nqA one In French.")
+    assert second.startswith("Only use this:\n---\nSee [Doc 2] above.") and second.endswith("---\nqB two In French.")
+    assert third == "nothing three"
+    assert fourth.endswith("---\nqB {context_str} In French.")
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(chat.prompts))
+    assert [question_of(message) for message in chat.history[::2]][1:3] == ["qB two", "nothing three"]
+
+
+@pytest.mark.parametrize("template", ["Use:\n{context_str}\nSay {query_str}!", "Q: {query_str}\n{context_str}"])
+@pytest.mark.parametrize("forgetful", [False, True], ids=["same engine", "new process"])
+def test_a_templated_conversation_goes_on_from_a_store_and_through_a_full_window(template, forgetful, talk):
+    engine = ReuseEngine()
+    first = talk(engine=engine, context_template=template)
+    first("qA one")
+    first("qB two")
+    again = talk(
+        engine=ReuseEngine() if forgetful else engine,
+        chat_history=stored(first.history),
+        context_template=template,
+        max_context_tokens=1_500,
+    )
+    again("qB three")
+    assert again.prompts[0].startswith(first.prompts[-1])
+    assert "See [Doc 5] above." in again.llm.messages[-1][-1].content
+    for n in range(12):
+        again(f"q{'AB'[n % 2]} {'what ' * 30}{n}")
+        bodies, hinted = shown_in_templates(again.llm.messages[-1], template)
+        assert set(TABLE[f"q{'AB'[n % 2]}"]) <= {*bodies.values(), *hinted[-1]}
+    assert len(again.llm.messages[-1]) < 27
+    again.engine.check_integrity()
+
+
+def shown_in_templates(messages, template):
+    """What messages show, without their templates."""
+    heads = ("Use:\n", "Q: ")
+    cut = []
+    for message in messages:
+        text = message.content or ""
+        assert message.role != MessageRole.USER or text.startswith(heads)
+        at = min([place for mark in ("[Doc ", "See [Doc ") if (place := text.find(mark)) >= 0], default=0)
+        cut.append(ChatMessage(role=message.role, content=text[at:]))
+    return shown(cut)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_templates_of_nodes_are_what_the_model_sees(way, talk):
+    shaped = {"text_template": "<{metadata_str}>\n{content}", "metadata_template": "{key}={value}"}
+    table = {"q": [node(D1, 0.5, metadata={"page": 7, "secret": 1}, excluded_llm_metadata_keys=["secret"], **shaped)]}
+    chat = talk(way, table)
+    chat("q one")
+    chat("q two")
+    assert f"[Doc 1]\n===\n<page=7>\n{D1}\n===" in chat.prompts[0]
+    assert chat.prompts[1].endswith("See [Doc 1] above.\n\nq two<|im_end|>\n")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_system_messages_of_a_memory_are_kept_where_they_stand(way, talk):
+    history = [
+        ChatMessage(role=role, content=f"{role} {n}")
+        for n, role in enumerate(("system", "user", "assistant", "system", "developer"))
+    ]
+    chat = talk(way, system_prompt="Be kind.", chat_history=history)
+    chat("qA one")
+    chat("qB two")
+    assert [message.content for message in chat.llm.messages[-1][:6]] == ["Be kind.", *[m.content for m in history]]
+    assert chat.prompts[1].startswith(chat.prompts[0])
 
 
 # --- de-duplication

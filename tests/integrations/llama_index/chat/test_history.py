@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from contextpilot_core import ContextBlock, EngineConfig
+from contextpilot_core import ContextBlock
 from contextpilot_integrations.serving.chat import Asked, Entry
 from tests.conftest import require
 
@@ -23,7 +23,6 @@ from contextpilot_integrations.llama_index.chat.history import (  # noqa: E402
 from tests.integrations.llama_index_chats import WAYS, stored  # noqa: E402
 from tests.integrations.llama_index_fakes import D1, D2, D3, D4, document  # noqa: E402
 
-CONFIG = EngineConfig()
 ASKED = Asked("q", (ContextBlock(text="tea"),), order=(0,), base="b", tokens=3)
 TEXT = "[Doc 1]\n===\ntea\n===\n\nq"
 OURS = Entry({"role": "user", "content": TEXT}, ASKED)
@@ -65,40 +64,39 @@ def test_a_message_of_others_comes_back_itself(role):
     message = ChatMessage(role=role, content="t")
     entry = entry_of(message)
     assert (entry.message, entry.asked) == ({"role": role.value, "content": "t"}, None)
-    assert message_of(entry, CONFIG) is message
+    assert message_of(entry) is message
     assert question_of(message) == "t"
     assert as_sent(message) is message
 
 
 def test_a_message_of_ours_is_made_once_and_read_again():
-    message = message_of(OURS, CONFIG)
+    message = message_of(OURS)
     assert (message.role, message.content, question_of(message)) == (MessageRole.USER, TEXT, "q")
     (again,) = stored([message])
     assert entry_of(again) == Entry(OURS.message, ASKED, again)
-    assert message_of(entry_of(again), CONFIG) is again
+    assert message_of(entry_of(again)) is again
 
 
-def test_with_a_renderer_the_whole_block_is_kept():
-    config = EngineConfig(renderer=lambda block: f"{block.id}: {block.text}")
+def test_the_whole_block_is_kept():
     entry = Entry(OURS.message, Asked("q", (ContextBlock(text="tea", id="n1"),), order=(0,)))
-    (again,) = stored([message_of(entry, config)])
+    (again,) = stored([message_of(entry)])
     assert entry_of(again).asked == entry.asked
 
 
 def test_a_question_without_text_or_record_is_a_user_message():
-    assert message_of(Entry(None, Asked("", ())), CONFIG).content == ""
-    assert message_of(Entry({"role": "user", "content": "t"}), CONFIG) == ChatMessage(role="user", content="t")
+    assert message_of(Entry(None, Asked("", ()))).content == ""
+    assert message_of(Entry({"role": "user", "content": "t"})) == ChatMessage(role="user", content="t")
 
 
 def test_the_record_stays_here():
-    message = message_of(OURS, CONFIG)
+    message = message_of(OURS)
     message.additional_kwargs["name"] = "ann"
     assert as_sent(message) == ChatMessage(role="user", content=TEXT, additional_kwargs={"name": "ann"})
     assert RECORD in message.additional_kwargs
 
 
 def test_only_a_user_message_can_be_a_question_of_ours():
-    kept = message_of(OURS, CONFIG).additional_kwargs
+    kept = message_of(OURS).additional_kwargs
     assert entry_of(ChatMessage(role="assistant", content=TEXT, additional_kwargs=kept)).asked is None
 
 

@@ -9,10 +9,19 @@ from tests.conftest import require
 require("llama_index.core")
 
 from llama_index.core.base.llms.types import LLMMetadata  # noqa: E402
-from llama_index.core.memory import ChatMemoryBuffer, Memory, StaticMemoryBlock  # noqa: E402
+from llama_index.core.embeddings import MockEmbedding  # noqa: E402
+from llama_index.core.memory import (  # noqa: E402
+    ChatMemoryBuffer,
+    ChatSummaryMemoryBuffer,
+    Memory,
+    SimpleComposableMemory,
+    StaticMemoryBlock,
+    VectorMemory,
+)
 
 from contextpilot_integrations.llama_index import ContextPilotChatEngine  # noqa: E402
 from contextpilot_integrations.llama_index.chat.llm import extra_body, salted, window_and_room  # noqa: E402
+from tests.integrations.llama_index_chats import WAYS  # noqa: E402
 from tests.integrations.llama_index_fakes import Recorder, TableRetriever  # noqa: E402
 
 TENANTS = Tenants("a key of sixteen bytes")
@@ -58,12 +67,46 @@ def test_a_wrong_limit_is_refused(limit):
         window_and_room(limit, Recorder(), None)
 
 
-def test_memory_blocks_are_refused_in_words():
-    memory = Memory.from_defaults(
-        token_limit=1000, memory_blocks=[StaticMemoryBlock(static_content="She likes tea.", name="facts")]
-    )
-    with pytest.raises(ConfigError, match="memory_blocks"):
-        ContextPilotChatEngine(TableRetriever(), llm=Recorder(), memory=memory)
+def plain(token_limit=5_000):
+    return ChatMemoryBuffer.from_defaults(token_limit=token_limit)
+
+
+def blocks():
+    block = StaticMemoryBlock(static_content="She likes tea.", name="facts")
+    return Memory.from_defaults(token_limit=1000, memory_blocks=[block])
+
+
+def summary(llm):
+    return ChatSummaryMemoryBuffer.from_defaults(llm=llm, token_limit=5_000)
+
+
+def composed(primary, *secondary):
+    return SimpleComposableMemory.from_defaults(primary_memory=primary, secondary_memory_sources=list(secondary))
+
+
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [
+        (blocks, "a Memory that has memory_blocks"),
+        (lambda: summary(Recorder()), "a ChatSummaryMemoryBuffer that summarises"),
+        (lambda: composed(plain(), plain()), "a SimpleComposableMemory that has secondary_memory_sources"),
+        (lambda: composed(summary(Recorder())), "a ChatSummaryMemoryBuffer that summarises"),
+        (lambda: VectorMemory.from_defaults(embed_model=MockEmbedding(4)), "a VectorMemory that shows some"),
+    ],
+)
+def test_a_memory_that_does_more_than_keep_messages_is_refused(memory, said):
+    with pytest.raises(ConfigError, match=said):
+        ContextPilotChatEngine(TableRetriever(), llm=Recorder(), memory=memory())
+
+
+@pytest.mark.parametrize("memory", [plain, lambda: summary(None), lambda: composed(plain()), lambda: None])
+@pytest.mark.parametrize("way", WAYS)
+def test_other_memories_keep_what_was_sent(talk, memory, way):
+    chat = talk(way, memory=memory())
+    chat("qA one")
+    chat("qB two")
+    assert chat.prompts[1].startswith(chat.prompts[0])
+    assert len(chat.history) == 4
 
 
 # --- options of requests -------------------------------------------------------------------------------------------

@@ -14,23 +14,27 @@ from llama_index.core.base.llms.types import ChatMessage  # noqa: E402
 from llama_index.core.memory import ChatMemoryBuffer, Memory  # noqa: E402
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo  # noqa: E402
 
+from contextpilot_integrations.llama_index.chat.finding import Found  # noqa: E402
 from contextpilot_integrations.llama_index.chat.history import RECORD, openai_form, question_of  # noqa: E402
+from contextpilot_integrations.llama_index.chat.template import ContextTemplate  # noqa: E402
 from contextpilot_integrations.llama_index.chat.turn import ChatTurn, TurnMemory  # noqa: E402
-from tests.integrations.llama_index_fakes import D1, D2, D3, node, texts  # noqa: E402
+from tests.integrations.llama_index_chats import WAYS, stored  # noqa: E402
+from tests.integrations.llama_index_fakes import D1, D2, D3, node, texts, uncopyable  # noqa: E402
 
 SYSTEM = ChatMessage(role="system", content="Be brief.")
 OK = ChatMessage(role="assistant", content="ok")
 
 
-def turn_of(question, *documents, stored=(), engine=None, room=100_000, prefix=(SYSTEM,), **setting):
+def turn_of(question, *documents, stored=(), engine=None, room=100_000, prefix=(SYSTEM,), template=None, **setting):
     made = Setting(
         engine=engine or ReuseEngine(),
         count=lambda text: len(text.split()),
         prefix=tuple(openai_form(prefix)),
         **setting,
     )
-    nodes = [node(text, 0.5) for text in documents]
-    return ChatTurn(made, question, nodes, list(stored), room=room, scale=1.0, extra_body={"cache_salt": "s"})
+    found = Found(f"looked for {question}", [node(text, 0.5) for text in documents])
+    options = {"template": template, "room": room, "scale": 1.0, "extra_body": {"cache_salt": "s"}}
+    return ChatTurn(made, question, found, list(stored), **options)
 
 
 def test_a_prompt_is_the_prefix_the_history_and_the_question_without_records():
@@ -48,7 +52,7 @@ def test_a_prompt_is_the_prefix_the_history_and_the_question_without_records():
 def test_sources_are_reported_as_llama_index_does():
     turn = turn_of("one", D1, D2)
     (source,) = turn.sources
-    assert (source.tool_name, source.raw_input) == ("retriever", {"message": "one"})
+    assert (source.tool_name, source.raw_input) == ("retriever", {"message": "looked for one"})
     assert texts(source.raw_output) == texts(turn.nodes) == [D1, D2]
 
 
@@ -60,6 +64,19 @@ def test_a_history_that_was_cut_is_made_anew():
     assert turn.history[0].content == f"[Doc 1]\n===\n{D1}\n===\n\ntwo"
     assert turn.history[1] is OK
     assert turn.user.content == "See [Doc 1] above.\n\nthree"
+
+
+def test_a_template_stands_around_the_documents_and_nothing_else():
+    template = ContextTemplate("Use this:\n{context_str}\nAnswer {query_str}")
+    first = turn_of("one", D1, template=template)
+    assert first.user.content == f"Use this:\n[Doc 1]\n===\n{D1}\n===\n\nAnswer one"
+    assert question_of(first.user) == "one"
+    second = turn_of("two", D1, D2, stored=[first.user, OK], template=template)
+    assert second.user.content == f"Use this:\nSee [Doc 1] above.\n[Doc 2]\n===\n{D2}\n===\n\nAnswer two"
+    assert (second.rewritten, second.turn.plan.recognised) == (False, (False, True, False))
+    cut = turn_of("three", stored=[second.user, OK], template=None)
+    assert cut.history[0].content == f"Use this:\n[Doc 1]\n===\n{D1}\n===\n[Doc 2]\n===\n{D2}\n===\n\nAnswer two"
+    assert turn_of("none", template=template).user.content == "none"
 
 
 def test_a_prompt_that_does_not_fit_drops_turns():
@@ -136,5 +153,19 @@ def test_nodes_that_name_others_are_blocks_by_their_text():
     item = node(D1, 0.5)
     item.node.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="other")
     setting = Setting(engine=ReuseEngine(), count=len)
-    turn = ChatTurn(setting, "q", [item], [], room=10_000, scale=1.0, extra_body={})
+    turn = ChatTurn(setting, "q", Found("q", [item]), [], template=None, room=10_000, scale=1.0, extra_body={})
     assert turn.user.content == f"[Doc 1]\n===\n{D1}\n===\n\nq"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("renderer", [None, lambda block: f"{block.title}: {block.text}"])
+def test_metadata_that_cannot_be_copied(talk, way, renderer):
+    metadata = uncopyable()
+    table = {"q": [node(text, 0.5, metadata=metadata, excluded_llm_metadata_keys=[*metadata]) for text in (D1, D2)]}
+    chat = talk(way, table, engine=ReuseEngine(EngineConfig(renderer=renderer)))
+    for _ in range(2):
+        response, _ = chat("q")
+        assert all(item.node.metadata["lock"] is metadata["lock"] for item in response.source_nodes)
+    assert all(D1 in prompt and D2 in prompt for prompt in chat.prompts)
+    assert stored(chat.history) == chat.history
+    metadata["file"].close()

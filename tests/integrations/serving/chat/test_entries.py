@@ -1,21 +1,30 @@
 """Messages, and what they were planned from: as the engine reads them, as servers get them, as stores keep them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextpilot_core import ContextBlock, EngineConfig, ReuseEngine
+from contextpilot_core import ContextBlock, EngineConfig, ReuseEngine, Source
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn
-from contextpilot_integrations.serving.chat.entries import asked_of, message_tokens, read, record_of, sent, split_turns
+from contextpilot_integrations.serving.chat.entries import (
+    as_rendered,
+    asked_of,
+    known_sources,
+    message_tokens,
+    read,
+    record_of,
+    sent,
+    split_turns,
+)
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 WORDS = {"type": "text", "text": "What is this?"}
 USER, ASSISTANT = {"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}
 CONTEXT = {"role": "user", "content": "[Doc 1]\n===\ntea\n==="}
-PLAIN, WITH_RENDERER = EngineConfig(), EngineConfig(renderer=lambda block: f"{block.title}: {block.text}")
 
 
 # --- read and sent -------------------------------------------------------------------------------------------------
@@ -69,9 +78,9 @@ def test_a_turn_goes_from_a_question_to_the_next():
 # --- records -------------------------------------------------------------------------------------------------------
 
 
-def stored(asked, text, config=PLAIN):
+def stored(asked, text):
     """What comes back from a store that keeps JSON."""
-    return asked_of(json.loads(json.dumps(record_of(asked, text, config))), text)
+    return asked_of(json.loads(json.dumps(record_of(asked, text))), text)
 
 
 @given(
@@ -87,19 +96,32 @@ def test_a_record_gives_back_what_a_question_was_planned_from(query, blocks, bas
     assert stored(asked, text) == asked
 
 
-def test_texts_are_blocks_and_metadata_is_for_renderers_only():
-    block = ContextBlock(text="tea", id=7, title="Tea", metadata={"page": 1})
+def test_a_block_is_kept_as_far_as_json_can_hold_it():
+    block = ContextBlock(text="tea", id=7, title="Tea", metadata={"page": 1, "by": None, "tags": ["a", {"b": 2.5}]})
     asked = Asked("q", ("milk", block), order=(1, 0))
-    assert record_of(asked, "m", PLAIN)["blocks"] == [{"text": "milk"}, {"text": "tea"}]
-    assert stored(asked, "m").blocks == (ContextBlock(text="milk"), ContextBlock(text="tea"))
-    assert stored(asked, "m", WITH_RENDERER).blocks == (ContextBlock(text="milk"), block)
+    assert record_of(asked, "m")["blocks"][0] == {"text": "milk"}
+    assert stored(asked, "m").blocks == (ContextBlock(text="milk"), block)
+
+
+@pytest.mark.parametrize("value", [object(), {"deep": {object()}}, float("nan"), b"bytes", "loop"], ids=repr)
+def test_what_json_cannot_hold_is_left_out(value):
+    if value == "loop":
+        value = []
+        value.append(value)
+    (block,) = stored(Asked("q", (ContextBlock(text="tea", id=object(), metadata={"x": value, 2: "b"}),)), "m").blocks
+    assert block == ContextBlock(text="tea", metadata={"2": "b"})
+
+
+@pytest.mark.parametrize("metadata", [7, "text", [["a", 1]]])
+def test_metadata_that_nobody_wrote_is_no_record(metadata):
+    assert asked_of({**GOOD, "blocks": [{"text": "tea", "metadata": metadata}]}, "t") is None
 
 
 @pytest.mark.parametrize("order", [None, ()])
 def test_what_has_no_order_gets_none(order):
     asked = Asked("q", ("tea",), order=order)
     assert stored(asked, "m").order is None
-    record = record_of(asked, "m", PLAIN)
+    record = record_of(asked, "m")
     del record["order"]
     assert asked_of(record, "m").order is None
 
@@ -149,13 +171,13 @@ def test_what_others_wrote_is_no_record(record):
 
 @pytest.mark.parametrize("text", ["[deleted]", "[Doc 1]\n===\nt…", "", None, "[Doc 1]\n===\ntea\n===\n\nWhy? Now!"])
 def test_a_message_that_somebody_changed_is_theirs(text):
-    record = record_of(Asked("Why?", ("tea",), order=(0,)), "[Doc 1]\n===\ntea\n===\n\nWhy?", PLAIN)
+    record = record_of(Asked("Why?", ("tea",), order=(0,)), "[Doc 1]\n===\ntea\n===\n\nWhy?")
     assert asked_of(record, text) is None
 
 
 @pytest.mark.parametrize("text", ["[Doc 1]\r\n===\r\ntea\r\n===\r\n\r\nWhy?", " [Doc 1]\n===\ntea\n===\n\nWhy?\n"])
 def test_spaces_and_ends_of_lines_are_no_change(text):
-    record = record_of(Asked("Why?", ("tea",), order=(0,)), "[Doc 1]\n===\ntea\n===\n\nWhy?", PLAIN)
+    record = record_of(Asked("Why?", ("tea",), order=(0,)), "[Doc 1]\n===\ntea\n===\n\nWhy?")
     assert asked_of(record, text) == Asked("Why?", (ContextBlock(text="tea"),), order=(0,))
 
 
@@ -197,3 +219,50 @@ def test_a_message_counts_its_texts(content, tokens):
 
 def test_a_message_without_content_counts_what_a_template_puts_around_it():
     assert message_tokens({"role": "assistant", "tool_calls": []}, len) == 4
+
+
+# --- templates around the context ----------------------------------------------------------------------------------
+
+FRAMED = Asked("Why?", (ContextBlock(text="tea"),), order=(0,), frame=("Use:\n", "Answer Why?"))
+RENDERED = {"role": "user", "content": "[Doc 1]\n===\ntea\n===\n\nAnswer Why?"}
+
+
+def test_the_head_of_a_template_is_sent_and_not_read():
+    entry = Entry(RENDERED, FRAMED)
+    assert (FRAMED.head, FRAMED.words, Asked("q", ()).head, Asked("q", ()).words) == ("Use:\n", "Answer Why?", "", "q")
+    (message,) = entry.sent
+    assert message == {"role": "user", "content": "Use:\n" + RENDERED["content"]}
+    assert entry.read == (RENDERED,)
+    assert as_rendered(message, FRAMED) == RENDERED
+    with_image = Entry(RENDERED, replace(FRAMED, parts=(IMAGE,)))
+    assert with_image.sent == ({"role": "user", "content": [{"type": "text", "text": message["content"]}, IMAGE]},)
+
+
+@pytest.mark.parametrize("asked", [None, Asked("q", ()), FRAMED])
+def test_other_messages_have_no_head(asked):
+    assert as_rendered(USER, asked) is USER
+
+
+def test_a_record_keeps_the_template():
+    text = "Use:\n" + RENDERED["content"]
+    assert asked_of(json.loads(json.dumps(record_of(FRAMED, text))), text) == FRAMED
+    assert "frame" not in record_of(Asked("q", ("tea",)), "t")
+
+
+@pytest.mark.parametrize("frame", [None, 7, [7, "b"], ["a", None], [], ["a"], "abc"])
+def test_a_template_that_nobody_wrote_is_no_record(frame):
+    assert asked_of({**GOOD, "frame": frame}, "t") is None
+
+
+@pytest.mark.parametrize("renderer", [None, lambda block: f"<{block.text}>"], ids=["text", "rendered"])
+def test_where_an_engine_knows_only_the_text_of_a_source_the_question_knows_the_block(renderer):
+    config = EngineConfig(renderer=renderer)
+    shown = "tea" if renderer is None else "<tea>"
+    tea, salt = ContextBlock(text="tea", id="t", metadata={"page": 7}), ContextBlock(text="salt", id="s")
+    sources = {
+        1: Source(label=1, blocks=(ContextBlock(text=shown),)),
+        2: Source(label=2, blocks=(salt,)),
+        3: Source(label=3, blocks=(ContextBlock(text="of others"),)),
+    }
+    found = known_sources(sources, [Asked("q", ("milk", tea)), Asked("p", (tea,))], config)
+    assert found == {**sources, 1: Source(label=1, blocks=(tea,))}

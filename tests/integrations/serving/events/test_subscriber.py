@@ -1,12 +1,14 @@
 """The subscriber against real sockets. The publisher of `kv_publisher` does what vLLM's does."""
 
 import logging
+import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
+from contextpilot_core import ReuseEngine
 from contextpilot_core.errors import ConfigError, MissingExtraError
 from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored
 from contextpilot_core.mirror.mirror import KVMirror
@@ -18,6 +20,7 @@ zmq = require("zmq")
 from contextpilot_integrations import extras  # noqa: E402
 from contextpilot_integrations.serving.events import subscriber as events_module  # noqa: E402
 from contextpilot_integrations.serving.events.subscriber import KVEventSubscriber  # noqa: E402
+from tests.forked import in_child  # noqa: E402
 from tests.integrations.kv_capture import PlainCache, capture, compare  # noqa: E402
 from tests.integrations.kv_publisher import Publisher, as_array, wait  # noqa: E402
 
@@ -74,6 +77,68 @@ def test_batches_reach_the_mirror(ends, mirror):
         wait(lambda: mirror.live)
         assert held(mirror, 0, 1) == [2 * SIZE, SIZE]
         assert subscriber.status.batches == 2
+
+
+def test_after_a_fork_the_child_says_once_that_nobody_follows_here(ends, mirror, caplog):
+    with Publisher(ends[0]) as publisher, KVEventSubscriber(ends[0], mirror) as subscriber:
+        connected(subscriber)
+        publisher.publish([stored(0)])
+        wait(lambda: mirror.live)
+        engine = ReuseEngine(mirror=mirror)
+
+        def child():
+            caplog.clear()
+            lives = [subscriber.status.live, mirror.live, engine.stats().source]
+            reason = subscriber.status.reason
+            subscriber.close()
+            subscriber.close()
+            engine.plan(["a text", "another one"])
+            lives += [subscriber.status.live, mirror.live, mirror.tokens]
+            return lives, reason, [record.getMessage() for record in caplog.records]
+
+        lives, reason, lines = in_child(child)
+        assert lives == [False, False, "estimate", False, False, 0]
+        assert "before a fork" in reason
+        assert len(lines) == 1 and "does not survive a fork" in lines[0]
+        publisher.publish([stored(1)])
+        followed(subscriber, 1)
+        assert mirror.live and subscriber.status.live
+
+
+def test_a_subscriber_of_the_child_follows_for_a_mirror_of_the_parent(ends, mirror):
+    """The mirror is emptied there, and right again as soon as a replay came."""
+    with (
+        Publisher(*ends) as publisher,
+        KVEventSubscriber(ends[0], mirror, replay_endpoint=ends[1]) as subscriber,
+    ):
+        connected(subscriber)
+        publisher.publish([stored(0)])
+        wait(lambda: mirror.live)
+
+        def child():
+            before = mirror.tokens
+            with KVEventSubscriber(ends[0], mirror, replay_endpoint=ends[1]):
+                wait(lambda: mirror.live)
+                return before, mirror.tokens
+
+        assert in_child(child) == (0, 2 * SIZE)
+
+
+def test_a_forked_child_ends_by_itself(ends):
+    """What the parent had is let go at the end of the child without touching the parent's sockets."""
+    code = f"""
+import os, sys, time
+from contextpilot_core import KVMirror
+from contextpilot_integrations.serving import KVEventSubscriber
+subscriber = KVEventSubscriber({ends[0]!r}, KVMirror())
+child = os.fork()
+if child:
+    ended, status = os.waitpid(child, 0)
+    subscriber.close()
+    print("child", os.waitstatus_to_exitcode(status))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "child 0\n", done.stderr
 
 
 def test_v2_a_gap_is_filled_by_replay(ends, mirror):
@@ -280,6 +345,80 @@ def test_without_a_connection_the_log_says_what_to_look_at(ends, mirror, monkeyp
     assert len(caplog.records) == 1
     assert "--kv-events-config" in caplog.text
     assert "bind=True" in caplog.text
+
+
+def free(host, count=2):
+    """Return ports that are free one after the other."""
+    while True:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.bind((host, 0))
+            first = probe.getsockname()[1]
+        try:
+            for port in range(first, first + count):
+                with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+                    probe.bind((host, port))
+        except OSError:
+            continue
+        return list(range(first, first + count))
+
+
+@pytest.mark.parametrize("named", ["[::1]", "[::]", "[0:0:0:0:0:0:0:1]", "::1"])
+def test_events_and_replays_come_over_ipv6(ipv6, mirror, named):
+    live, replay = free(ipv6)
+    ends = f"tcp://[::1]:{live}", f"tcp://[::1]:{replay}"
+    with Publisher(*ends) as publisher:
+        publisher.publish([stored(0)])
+        reached = [f"tcp://{named}:{port}" for port in (live, replay)]
+        with KVEventSubscriber(reached[0], mirror, replay_endpoint=reached[1]) as subscriber:
+            wait(lambda: mirror.live)
+            connected(subscriber)
+            publisher.publish([stored(1)])
+            followed(subscriber, 1)
+            assert held(mirror, 0, 1) == [2 * SIZE, 2 * SIZE]
+
+
+def test_ranks_count_up_the_ports_of_ipv6_addresses(ipv6, mirror):
+    first, second = free(ipv6)
+    with (
+        Publisher(f"tcp://[::1]:{second}") as publisher,
+        KVEventSubscriber(f"tcp://[::1]:{first}", mirror, rank=1) as subscriber,
+    ):
+        connected(subscriber)
+        publisher.publish([stored(0)])
+        followed(subscriber, 0)
+
+
+def test_an_engine_may_connect_over_ipv6(ipv6, mirror):
+    (port,) = free(ipv6, 1)
+    end = f"tcp://[::]:{port}"
+    with (
+        KVEventSubscriber(end, mirror, bind=True) as subscriber,
+        Publisher(f"tcp://[::1]:{port}", bind=False) as publisher,
+    ):
+        connected(subscriber)
+        publisher.publish([stored(0)])
+        followed(subscriber, 0)
+
+
+def test_a_name_with_both_addresses_is_reached_over_ipv4(mirror):
+    """As engines listen at ``*``; over IPv6 nobody would answer."""
+    (port,) = free("127.0.0.1", 1)
+    with (
+        Publisher(f"tcp://127.0.0.1:{port}") as publisher,
+        KVEventSubscriber(f"tcp://localhost:{port}", mirror) as subscriber,
+    ):
+        connected(subscriber)
+        publisher.publish([stored(0)])
+        followed(subscriber, 0)
+
+
+@pytest.mark.parametrize(
+    ("families", "needed"), [([socket.AF_INET6], True), ([socket.AF_INET6, socket.AF_INET], False), ([], False)]
+)
+def test_a_name_that_has_ipv6_alone_is_reached_over_it(monkeypatch, families, needed):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(family, 0, 0, "", ()) for family in families])
+    assert events_module._needs_ipv6("tcp://engine.internal:5557") is needed
+    assert not events_module._needs_ipv6("ipc:///tmp/a:b")
 
 
 @pytest.mark.parametrize(
