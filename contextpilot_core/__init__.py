@@ -33,6 +33,9 @@ from contextpilot_core.types import (
     Source,
 )
 
+__version__ = "0.1.0"
+"""Of the distribution ``contextpilot-rag``, with both packages; nothing else says it."""
+
 __all__ = [
     "BatchPlan",
     "Citations",
@@ -65,6 +68,7 @@ __all__ = [
     "TooManyContextsError",
     "TraceError",
     "WindowScheduler",
+    "__version__",
     "citations",
     "estimate_tokens",
 ]

@@ -40,6 +40,27 @@ MEANINGS: Mapping[Kind, tuple[str, str]] = {
         "documents carry their rank as a label, or an order note stands before them",
         "Label by position or by a constant id, and tell the order of relevance behind the documents.",
     ),
+    "user": (
+        "the system message names the user",
+        "Say who asks behind the documents, next to the question.",
+    ),
+    "email": (
+        "an e-mail address in the system message changes",
+        "Say who asks behind the documents, next to the question, or leave the address out.",
+    ),
+    "tenant": (
+        "the system message names a tenant",
+        "Where tenants share documents, name the tenant behind those, next to the question. Where each has a cache of "
+        "its own (a namespace, a cache_salt), nothing is lost.",
+    ),
+    "turn": (
+        "the system message counts turns or messages",
+        "Leave the number out, or put it next to the question.",
+    ),
+    "language": (
+        "the language of the answer stands in the system message",
+        "Ask for the language next to the question.",
+    ),
     "metadata_order": (
         "the same metadata is printed with its keys in another order",
         "Print metadata with sorted keys.",
@@ -168,10 +189,14 @@ class PairDiagnosis:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """Why prompts share as much of a prefix as they do. Every prompt but the first is compared with an earlier one."""
+    """Why prompts share as much of a prefix as they do. Every prompt but the first is compared with an earlier one.
+
+    remarks: what else was seen where a pipeline was asked, each in a sentence.
+    """
 
     kv_block: int
     pairs: tuple[PairDiagnosis, ...]
+    remarks: tuple[str, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -209,7 +234,8 @@ class Diagnosis:
             if self.fine
             else f"{self.lost_tokens:,} tokens of reuse are lost: {', '.join(self.kinds)}."
         )
-        return "\n".join([*(pair.explain(self.kv_block) for pair in self.pairs), verdict])
+        remarks = [f"Note: {remark}." for remark in self.remarks]
+        return "\n".join([*(pair.explain(self.kv_block) for pair in self.pairs), *remarks, verdict])
 
 
 def _place(message: int | None, offset: int) -> str:

@@ -75,14 +75,17 @@ class CacheReports:
         return known or self._config.kv_block
 
     def observe(self, moment: int | None, expected_share: float, served: Served) -> Observation:
-        """Compare one response with what was predicted when it was planned."""
+        """Compare one response with what was predicted when it was planned; more than the prompt cannot be cached."""
         predicted, source = self._predict(moment, expected_share, served)
         self._notice_silence(served)
-        if predicted is not None and served.cached_tokens is not None:
+        reported = served.cached_tokens
+        if reported is not None and served.prompt_tokens is not None:
+            reported = min(reported, served.prompt_tokens)
+        if predicted is not None and reported is not None:
             rough = 0 if source == "events" else (served.prompt_tokens or 0) // 4
-            if self._drift[source].add(predicted, served.cached_tokens, tolerance=max(self.block_size, rough)):
+            if self._drift[source].add(predicted, reported, tolerance=max(self.block_size, rough)):
                 self._say_drift(source)
-        return Observation(predicted=predicted, reported=served.cached_tokens, source=source)
+        return Observation(predicted=predicted, reported=reported, source=source)
 
     def _predict(
         self, moment: int | None, expected_share: float, served: Served

@@ -165,8 +165,11 @@ class Plan(OnePerProcess):
         return context_message_text(self.context.text, self.annotation, self.request.query)
 
     @property
-    def messages(self) -> tuple[dict[str, Any], ...]:
-        """The whole prompt: system message, history, and one user message with context, note and question."""
+    def messages(self) -> tuple[Any, ...]:
+        """The whole prompt: system message, history, and one user message with context, note and question.
+
+        Mappings in OpenAI form. Their type is left open, so that `list(plan.messages)` fits what a client expects.
+        """
         new = [{"role": "user", "content": self.message_text}] if self.message_text else []
         return (*[dict(entry.message) for entry in self._job.history], *new)
 

@@ -1,10 +1,10 @@
 """The commands of ``contextpilot-rag``; needs the extra ``cli``."""
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from contextpilot_integrations import __version__
 from contextpilot_integrations.cli.demo import demo
 from contextpilot_integrations.cli.doctor import doctor
 from contextpilot_integrations.cli.gate import gate
@@ -28,7 +28,7 @@ app.command("demo", short_help="Answer real questions, plain and with us.")(demo
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"{DISTRIBUTION} {version(DISTRIBUTION)}")
+        typer.echo(f"{DISTRIBUTION} {__version__}")
         raise typer.Exit
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from contextpilot_core.config import NoteStyle
 from contextpilot_integrations.gate.cases import read_cases
+from contextpilot_integrations.gate.counts import count
 from contextpilot_integrations.gate.records import Record, ScoreFile
 from contextpilot_integrations.gate.report import Report, report
 from contextpilot_integrations.gate.server import Metric, choose_scorer, connect
@@ -32,7 +33,7 @@ def gate(
     resume: Annotated[Path, typer.Option(help="Scores are kept here; a second run goes on.")] = Path("gate.jsonl"),
     mode: Annotated[Mode, typer.Option(help="One request after the other, or all together.")] = "online",
     cache_tokens: Annotated[int, typer.Option(min=0, help="Tokens its cache holds; 0: unbounded.")] = 40_000,
-    note: Annotated[NoteStyle, typer.Option(help="The order note that it writes.")] = "compact",
+    note: Annotated[NoteStyle, typer.Option(help="The order note that it writes.")] = "none",
     metric: Annotated[
         Metric | None, typer.Option(help="Default: likelihood where the server can tell, else answers.")
     ] = None,
@@ -50,10 +51,13 @@ def gate(
     [{"query", "documents", "answer"}, ...] it is a turn of a conversation, and tests de-duplication instead of order.
     "cluster": "..." names what makes questions depend on each other. The likelihood is that of the first gold answer.
     Exit status 0: what the deployment sends, its note included, is safe; 1: not safe, or not shown; 2: nothing could be
-    measured.
+    measured, also because too few questions are changed; then nothing is asked.
     """
     cases = read_cases(questions)
     trials = make_trials(cases, mode=mode, cache_tokens=cache_tokens or None, instructions=instructions, seed=seed)
+    for each in count(cases, trials):
+        if not each.enough:  # of the other kind there is
+            typer.echo(f'{each}: its verdict will be "not shown"', err=True)
     with connect(base_url, model, api_key) as server:
         scorer = choose_scorer(server, metric, answer_tokens=answer_tokens)
         records = _ask(trials, scorer, ScoreFile(resume, scorer.settings))

@@ -35,7 +35,11 @@ def replay(
     queries: Annotated[Path | None, typer.Option(help="Queries with evidence_ids, to report recall.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Replay a retrieval trace through a simulated prefix cache and report what was reused."""
+    """Replay a retrieval trace through a simulated prefix cache and report what was reused.
+
+    Beside it stands what the same cache would reuse in retrieval order, request after request ("retrieval_order" in the
+    JSON object).
+    """
     if (candidates is None) != (pinned is None):
         raise ConfigError("--candidates and --pinned belong together; give both or neither")
     config = EngineConfig(
@@ -64,10 +68,12 @@ def replay(
             identity=identity,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
+    without_us = replace(config, strategy="none", note="none", budget=None, pinned=None)
+    plain = run_replay(items, documents, without_us, top_k=top_k, identity=identity)
     if as_json:
-        typer.echo(json.dumps(asdict(result)))
+        baseline = {name: getattr(plain, name) for name in ("tokens", "reused_tokens", "reuse")}
+        typer.echo(json.dumps({**asdict(result), "retrieval_order": baseline}))
     else:
-        plain = run_replay(items, documents, replace(config, strategy="none", budget=None, pinned=None), top_k=top_k)
         Console().print(_table(trace.name, result, plain))
 
 

@@ -12,6 +12,7 @@ from langchain_core.runnables.config import merge_configs
 
 from contextpilot_core import RequestError
 from contextpilot_integrations.doctor.recording import Recorder
+from contextpilot_integrations.langchain.agent.results import why_left
 
 _QUESTION_KEYS = ("input", "question", "query", "messages")
 _HISTORY_KEYS = ("chat_history", "history")
@@ -25,6 +26,29 @@ class _Listener(BaseCallbackHandler):
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._parents: dict[UUID, UUID | None] = {}
+        self._retrieving: set[UUID] = set()
+
+    def on_chain_start(
+        self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        self._parents[run_id] = parent_run_id
+
+    def on_tool_start(
+        self,
+        serialized: dict[str, Any],
+        input_str: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._parents[run_id] = parent_run_id
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        reason = why_left(output, retriever=run_id in self._retrieving) if isinstance(output, BaseMessage) else None
+        if reason is not None:
+            self._recorder.remark(reason)
 
     def on_chat_model_start(self, serialized: dict[str, Any], messages: list[list[BaseMessage]], **kwargs: Any) -> None:
         tools = (kwargs.get("invocation_params") or {}).get("tools") or ()
@@ -36,7 +60,12 @@ class _Listener(BaseCallbackHandler):
         for prompt in prompts:
             self._recorder.prompt(prompt)
 
-    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
+    def on_retriever_end(
+        self, documents: Sequence[Document], *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        while parent_run_id is not None:
+            self._retrieving.add(parent_run_id)
+            parent_run_id = self._parents.get(parent_run_id)
         for document in documents:
             self._recorder.document(document.page_content)
 

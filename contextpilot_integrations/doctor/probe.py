@@ -1,6 +1,7 @@
 """Asks a pipeline a few questions and diagnoses the prompts that reach its model."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from contextpilot_core import RequestError, RequestTypeError, TokenCounter, estimate_tokens
@@ -22,7 +23,8 @@ def probe(
 
     The questions should be unlike each other but retrieve some of the same documents. Arguments and errors are those
     of `record` and of `contextpilot_core.diagnose.diagnose`. When both texts and messages were sent (several models),
-    those of the last prompt's kind are compared.
+    those of the last prompt's kind are compared. ``remarks`` say which results of an agent's tools cannot be taken
+    apart, and so not be de-duplicated.
     """
     if len(queries) < 2:
         raise RequestError("queries must be a list of at least two questions, whose prompts are compared")
@@ -33,7 +35,8 @@ def probe(
             f"{len(queries)} questions made {len(prompts)} calls to a model; give the whole chain or engine, with its "
             "model (a fake one will do)"
         )
-    return diagnose(prompts, kv_block=kv_block, count=count, documents=recording.documents)
+    diagnosis = diagnose(prompts, kv_block=kv_block, count=count, documents=recording.documents)
+    return replace(diagnosis, remarks=recording.remarks)
 
 
 def record(

@@ -26,6 +26,8 @@ class ScoreFile:
     def __init__(self, path: Path, settings: Mapping[str, object]) -> None:
         """Open a file of equal settings, or begin one; a last line that broke off is taken away.
 
+        One that holds no record yet is begun again, with these settings.
+
         Raises:
             ConfigError: the file was written with other settings, is no file of scores, or cannot be used.
         """
@@ -36,7 +38,7 @@ class ScoreFile:
                 self._read(settings)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(_line({"settings": dict(settings)}), "utf-8")
+                self._begin(settings)
         except OSError as error:
             raise ConfigError(
                 f"{path} cannot be read and written ({type(error).__name__}); name another file for the scores"
@@ -49,6 +51,9 @@ class ScoreFile:
             file.write(_line({"key": record.key, "group": record.group, "scores": rounded}))
         self.records[record.key] = Record(key=record.key, group=record.group, scores=rounded)
 
+    def _begin(self, settings: Mapping[str, object]) -> None:
+        self._path.write_text(_line({"settings": dict(settings)}), "utf-8")
+
     def _read(self, settings: Mapping[str, object]) -> None:
         try:
             text = self._path.read_text("utf-8")
@@ -60,6 +65,9 @@ class ScoreFile:
             raise ConfigError(
                 f"{self._path} is no file of scores ({type(error).__name__}); name another file, or remove it"
             ) from error
+        if found != settings and not self.records and isinstance(found, dict):
+            self._begin(settings)
+            return
         if found != settings:
             changed = sorted(key for key in {*found, *settings} if found.get(key) != settings.get(key))
             raise ConfigError(

@@ -16,7 +16,14 @@ from contextpilot_integrations import extras
 from contextpilot_integrations.gate.arms import Messages
 from contextpilot_integrations.gate.records import Scores
 from contextpilot_integrations.gate.scoring import exact_match, token_f1
-from contextpilot_integrations.serving.endpoint import GREETING, OTHER_SHAPE, kind_of, reached
+from contextpilot_integrations.serving.endpoint import (
+    GREETING,
+    OTHER_SHAPE,
+    kind_of,
+    no_endpoint,
+    reached,
+    unknown_model,
+)
 
 Metric = Literal["likelihood", "answers"]
 LIKELIHOOD, F1, EXACT = "log_likelihood", "f1", "exact"
@@ -49,6 +56,7 @@ class ServerScorer:
 
     metrics: tuple[str, ...]
     settings: Mapping[str, object]
+    _server: Server
     _ask: _ArmScorer
 
     def score(self, prompts: Mapping[str, Messages], answers: Sequence[str]) -> dict[str, Scores]:
@@ -57,7 +65,9 @@ class ServerScorer:
         try:
             return {arm: self._ask(messages, answers) for arm, messages in prompts.items()}
         except (openai.OpenAIError, *OTHER_SHAPE) as error:
-            raise ConfigError(
+            if getattr(error, "status_code", None) in (401, 403) or isinstance(error, openai.APIConnectionError):
+                raise no_endpoint(self._server.client, self._server.model, error) from error
+            raise unknown_model(self._server.client, self._server.model, error) or ConfigError(
                 f"the server did not answer as it should ({kind_of(error)}); when a prompt is too long for its "
                 "context, leave that question out; then start again: what was scored is kept"
             ) from error
@@ -71,28 +81,31 @@ def connect(base_url: str, model: str | None, api_key: str | None) -> AbstractCo
 def choose_scorer(server: Server, metric: Metric | None, *, answer_tokens: int) -> ServerScorer:
     """Return what scores best: likelihoods where the server can, else the answers; ``metric`` decides instead.
 
-    Raises `ConfigError` when likelihoods are wanted of a server that has none.
+    Raises `ConfigError` when likelihoods are wanted of a server that has none, or of a model that it does not serve.
     """
     if metric != "answers":
+        refused: Exception | None = None
         for ask in (_PromptLikelihood(server), _ForcedLikelihood(server)):
-            if _works(ask):
-                return ServerScorer((LIKELIHOOD,), {"model": server.model, "metric": LIKELIHOOD}, ask)
+            refused = _refusal(ask)
+            if refused is None:
+                return ServerScorer((LIKELIHOOD,), {"model": server.model, "metric": LIKELIHOOD}, server, ask)
     if metric == "likelihood":
-        raise ConfigError(
+        raise unknown_model(server.client, server.model, refused or LookupError()) or ConfigError(
             "this server offers neither vLLM's /tokenize and prompt_logprobs nor llama.cpp's /apply-template and "
             "/completion; leave --metric out, or use --metric answers"
         )
     settings = {"model": server.model, "metric": F1, "answer_tokens": answer_tokens}
-    return ServerScorer((F1, EXACT), settings, _GeneratedAnswer(server, answer_tokens))
+    return ServerScorer((F1, EXACT), settings, server, _GeneratedAnswer(server, answer_tokens))
 
 
-def _works(ask: _ArmScorer) -> bool:
+def _refusal(ask: _ArmScorer) -> Exception | None:
+    """Return how a server refuses a way to ask: another kind has not the path, or answers in another shape."""
     openai = extras.load("openai", extra="client")
     try:
         ask(GREETING, ("Hello.",))
-    except (openai.APIStatusError, openai.APIResponseValidationError, *OTHER_SHAPE):
-        return False  # another kind of server: it refuses the path, or answers in another shape
-    return True
+    except (openai.APIStatusError, openai.APIResponseValidationError, *OTHER_SHAPE) as error:
+        return error
+    return None
 
 
 @dataclass(frozen=True)

@@ -40,3 +40,7 @@ def __getattr__(name: str) -> object:
     from contextpilot_integrations.langchain.agent.middleware import ContextPilotMiddleware
 
     return ContextPilotMiddleware
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

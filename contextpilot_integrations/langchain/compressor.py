@@ -30,7 +30,7 @@ class ContextPilotCompressor(BaseDocumentCompressor):
     scheduler: WindowScheduler | None = None
     orders: OrderMemory = Field(default_factory=OrderMemory, repr=False)
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None

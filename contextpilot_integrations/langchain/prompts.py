@@ -1,9 +1,10 @@
 """Prompts in which the context stands before the question, and the note between them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.messages import SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate
 
 from contextpilot_core import EngineConfig, Plan, estimate_tokens
@@ -17,7 +18,7 @@ _EVERY_DOCUMENT = EngineConfig(dedup=False)
 def format_context(
     context: Plan | Sequence[Document],
     *,
-    note: NoteStyle = "compact",
+    note: NoteStyle = "none",
     document_prompt: BasePromptTemplate[str] | None = None,
 ) -> str:
     """Return a context as text: labelled blocks, each in a fence that its text cannot close, and the note last.
@@ -39,13 +40,57 @@ def format_context(
     return context_message_text(text, words, "")
 
 
+class _ContextFirst(ChatPromptTemplate):
+    """Puts the context into the first user message, also where that is one of the history.
+
+    The next prompt has another context and a longer history. Behind the history nothing of a context could be shared
+    with it; before the history everything that is alike is. User and assistant still take turns.
+    """
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Return that LangChain cannot make one of its own serialized form."""
+        return False
+
+    def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return the messages."""
+        return self._moved(super().format_messages(**kwargs), kwargs)
+
+    async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return the messages."""
+        return self._moved(await super().aformat_messages(**kwargs), kwargs)
+
+    def _moved(self, messages: list[BaseMessage], given: Mapping[str, Any]) -> list[BaseMessage]:
+        values = self._merge_partial_and_user_variables(**given)
+        *earlier, last = messages
+        place = next((place for place, each in enumerate(earlier) if not isinstance(each, SystemMessage)), None)
+        if place is None or not values["context"]:
+            return messages
+        first = _with_context(str(values["context"]), earlier[place])
+        return [
+            *earlier[:place],
+            *first,
+            *earlier[place + 1 :],
+            last.model_copy(update={"content": str(values["input"])}),
+        ]
+
+
+def _with_context(context: str, message: BaseMessage) -> list[BaseMessage]:
+    """Return a message with the context before it: in it where it is a user's."""
+    if not isinstance(message, HumanMessage):
+        return [HumanMessage(context), message]
+    content = message.content
+    if isinstance(content, str):
+        return [message.model_copy(update={"content": f"{context}\n\n{content}"})]
+    return [message.model_copy(update={"content": [{"type": "text", "text": context}, *content]})]
+
+
 def create_contextpilot_prompt(instructions: str = "") -> ChatPromptTemplate:
     """Return a prompt for ``context``, ``input`` and, if there is one, ``chat_history``.
 
-    Context, note and question stand in the user message, in this order; never in the system message, which holds
-    ``instructions`` literally. It fits ``create_stuff_documents_chain`` and chains of your own.
+    The context (with its note, see `format_context`) stands at the start of the first user message, the question in the
+    last; never in the system message, which holds ``instructions`` literally. The history is that of questions and
+    answers alone. It fits ``create_stuff_documents_chain`` and chains of your own.
     """
     head = [SystemMessage(instructions)] if instructions else []
-    return ChatPromptTemplate.from_messages(
-        [*head, ("placeholder", "{chat_history}"), ("human", "{context}\n\n{input}")]
-    )
+    return _ContextFirst.from_messages([*head, ("placeholder", "{chat_history}"), ("human", "{context}\n\n{input}")])

@@ -46,7 +46,7 @@ class ContextPilotRetriever(BaseRetriever):
     orders: OrderMemory = Field(default_factory=OrderMemory, repr=False)
     """The last order of each session."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
-from pydantic import Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from contextpilot_core import ReuseEngine
 from contextpilot_integrations.llama_index.nodes import arranged, identity_block, llm_text
@@ -36,6 +36,14 @@ class ContextPilotPostprocessor(BaseNodePostprocessor):
     namespace: str = "default"
     _orders: OrderMemory = PrivateAttr(default_factory=OrderMemory)
     _notes: OrderNotes = PrivateAttr(default_factory=OrderNotes)
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_its_name(cls, fields: Any) -> Any:
+        """LlamaIndex writes the name of the class among the fields; any other unknown one is refused."""
+        return {name: fields[name] for name in fields if name != "class_name"} if isinstance(fields, dict) else fields
 
     @classmethod
     def class_name(cls) -> str:

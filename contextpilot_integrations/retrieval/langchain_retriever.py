@@ -19,7 +19,7 @@ class IndexRetriever(BaseRetriever):
     k: int = Field(default=4, ge=1)
     """How many documents to return; also an argument of a call."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None

@@ -52,3 +52,7 @@ def __getattr__(name: str) -> object:
     from contextpilot_integrations.serving.metrics import EngineMetrics
 
     return EngineMetrics
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

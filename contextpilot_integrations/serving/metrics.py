@@ -46,7 +46,7 @@ _GAUGES: tuple[tuple[str, Callable[[EngineStats], float | None], str], ...] = (
 
 def hit_rate(stats: EngineStats) -> float | None:
     """Return the share of prompt tokens that the server took from its cache; None before the first report."""
-    return stats.reported_tokens / stats.prompt_tokens if stats.prompt_tokens else None
+    return min(1.0, stats.reported_tokens / stats.prompt_tokens) if stats.prompt_tokens else None
 
 
 class EngineMetrics(Collector):

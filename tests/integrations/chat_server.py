@@ -78,6 +78,20 @@ def good(*pieces: str, usage: dict | None = GOOD_USAGE, **last) -> Behaviour:
     return behave
 
 
+def reporting(*usages: dict | None) -> Behaviour:
+    """A stream whose pieces carry these usages, as servers with continuous statistics send them."""
+
+    def behave(exchange: Exchange) -> None:
+        exchange.start()
+        exchange.chunk({"role": "assistant", "content": None})
+        for usage in usages:
+            exchange.chunk({"content": "so "}, usage=usage)
+        exchange.chunk({}, "stop")
+        exchange.end()
+
+    return behave
+
+
 def completing(*pieces: str, usage: dict | None = GOOD_USAGE) -> Behaviour:
     """The stream of ``/v1/completions``."""
 

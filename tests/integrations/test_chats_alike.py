@@ -228,6 +228,20 @@ def test_a_stream_without_a_piece_is_no_turn(kind, way, talk):
     assert chat.users == planned(TURNS)
 
 
+@EACH
+def test_an_answer_that_says_nothing_is_no_turn(kind, way, talk):
+    """Servers refuse a history with an empty message, and so every later question."""
+    chat = talk(kind, way)
+    for turn in TURNS:
+        before = chat.history()
+        assert not isinstance(tried(chat, *turn, "silent"), Exception)
+        assert chat.history() == before
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+    assert all(content.strip() for prompt in chat.prompts for _, content in prompt)
+    chat.check()
+
+
 @AWAITED
 def test_a_question_that_is_cancelled_leaves_no_trace(kind, way, talk):
     chat = talk(kind, way)
@@ -316,6 +330,55 @@ def test_a_question_that_is_cancelled_while_it_waits_lets_the_others_go_on(kind,
 
 
 # --- sessions ------------------------------------------------------------------------------------------------------
+
+
+@EACH
+@pytest.mark.parametrize("known", [False, True], ids=["first", "later"])
+def test_a_turn_during_which_its_session_is_reset_does_not_come_back(kind, way, known, talk):
+    chat = talk(kind, way)
+    if known:
+        chat.ask(*TURNS[0])
+    answers = []
+    chat.model.meanwhile = lambda: answers.append(chat.reset())
+    assert chat.ask(*TURNS[1]) == "ok"
+    assert (chat.history(), answers) == ([], [known])
+    chat.model.meanwhile = lambda: None
+    for turn in TURNS[2:]:
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS[2:])
+    chat.check()
+
+
+@EACH
+def test_who_waits_for_a_turn_that_is_reset_begins_anew(kind, way, talk):
+    chat = talk(kind, way)
+    chat.ask(*TURNS[0])
+    chat.model.gate.clear()
+
+    async def at_once():
+        tasks = []
+        for turn in TURNS[1:3]:
+            tasks.append(asyncio.create_task(chat.aask(*turn)))
+            await asyncio.sleep(0.02)
+        then()
+        await asyncio.gather(*tasks)
+
+    def then():
+        chat.reset()
+        chat.model.gate.set()
+
+    if chat.is_async:
+        chat.loop.run_until_complete(asyncio.wait_for(at_once(), 20))
+    else:
+        with ThreadPoolExecutor(2) as pool:
+            asked = []
+            for turn in TURNS[1:3]:
+                asked.append(pool.submit(chat.ask, *turn))
+                threading.Event().wait(0.02)
+            then()
+            assert [each.result(20) for each in asked] == ["ok", "ok"]
+    assert chat.users == planned(TURNS[2:3])
+    chat.check()
 
 
 @EACH

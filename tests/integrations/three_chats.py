@@ -40,7 +40,8 @@ def words(text):
 class Model:
     """What answers in all three: says ``ok`` after what is to happen ``meanwhile``, and when the ``gate`` is open.
 
-    In ``trouble`` it "fails" before the first piece, "breaks" off after it, or is "empty": no piece comes at all.
+    In ``trouble`` it "fails" before the first piece, "breaks" off after it, is "empty": no piece comes at all, or
+    "silent": its pieces say nothing.
     """
 
     def __init__(self):
@@ -67,7 +68,9 @@ class Model:
     def pieces(self):
         if self.trouble == "fails":
             raise ConnectionError("failed")
-        if self.trouble != "empty":
+        if self.trouble == "silent":
+            yield from ("", " ", "\n")
+        elif self.trouble != "empty":
             yield "ok"
         if self.trouble == "breaks":
             raise ConnectionError("broke off")
@@ -76,20 +79,18 @@ class Model:
         """Behave like a model server."""
         self.asked([(each["role"], each["content"]) for each in exchange.body["messages"]])
         self.gate.wait(20)
-        try:
-            if self.trouble is None:
-                good("ok", usage=None)(exchange)
-            elif self.trouble == "fails":
-                exchange.refuse(500)
+        self.answered()  # the client may ask again before this thread goes on behind the last piece
+        if self.trouble in (None, "silent"):
+            good(*self.pieces(), usage=None)(exchange)
+        elif self.trouble == "fails":
+            exchange.refuse(500)
+        else:
+            exchange.start()
+            if self.trouble == "breaks":
+                exchange.chunk({"content": "ok"})
+                exchange.hang_up()
             else:
-                exchange.start()
-                if self.trouble == "breaks":
-                    exchange.chunk({"content": "ok"})
-                    exchange.hang_up()
-                else:
-                    exchange.end()
-        finally:
-            self.answered()
+                exchange.end()
 
 
 class _LangChainModel(langchain_fakes.Recorder):

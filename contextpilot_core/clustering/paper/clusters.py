@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from scipy.cluster.hierarchy import linkage as scipy_linkage
-
 from contextpilot_core.clustering.hierarchy import MergeTree, build_tree, distinct
 from contextpilot_core.clustering.paper.distance import pairwise_distances
 from contextpilot_core.errors import TooManyContextsError
@@ -28,6 +26,9 @@ def paper_tree(contexts: Sequence[Sequence[int]], *, alpha: float, linkage: str)
     leaves, leaf_of = distinct(contexts, tuple)
     merges: list[tuple[int, int]] = []
     if len(leaves) > 1:
+        # Loading it takes longer than all the rest of the package; nothing else needs it.
+        from scipy.cluster.hierarchy import linkage as scipy_linkage
+
         steps = scipy_linkage(pairwise_distances(leaves, alpha), method=linkage)
         merges = [(int(left), int(right)) for left, right, _, _ in steps]
     return build_tree(leaves, leaf_of, merges)

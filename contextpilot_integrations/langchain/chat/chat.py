@@ -3,11 +3,12 @@
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, closing
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, HumanMessage, message_chunk_to_message
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
@@ -24,10 +25,11 @@ from contextpilot_integrations.langchain.chat.history import (
     save,
 )
 from contextpilot_integrations.langchain.chat.llm import model_call
+from contextpilot_integrations.langchain.chat.pieces import Pieces
 from contextpilot_integrations.langchain.chat.turn import ChatTurn
 from contextpilot_integrations.langchain.documents import DocumentBlock
 from contextpilot_integrations.langchain.sessions import session_of
-from contextpilot_integrations.serving.chat import Setting, Tenants, TurnLocks
+from contextpilot_integrations.serving.chat import Held, Setting, Tenants, TurnLocks
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
 ChatInput: TypeAlias = str | Mapping[str, Any] | HumanMessage
@@ -129,7 +131,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         return list(self._get_history(session_id).messages)
 
     def reset(self, session_id: str) -> bool:
-        """Forget a session's messages; an answer under way adds its turn. Returns whether there were any."""
+        """Forget a session's messages; an answer under way does not come back. Returns whether there were any."""
+        self._locks.void(session_id)
         history = self._get_history(session_id)
         known = bool(history.messages)
         history.clear()
@@ -145,11 +148,11 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             turn = self._turn(messages, question, self._finder.find(question, messages, config), session_id, kwargs)
             with turn.turn.sending():
                 reply = self._llm.invoke(turn.prompt, config, **turn.arguments)
-            save(history, turn.added(reply), turn.rewritten)
+            save(history, turn.added(reply), turn.rewritten, held)
             tell(turn.figures(reply), config)
             return turn.answered(reply)
 
-        with self._locks.hold(session_id):
+        with self._locks.hold(session_id) as held:
             return self._call_with_config(answer, input, config)
 
     async def ainvoke(self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any) -> BaseMessage:
@@ -165,11 +168,11 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             turn = self._turn(messages, question, blocks, session_id, kwargs)
             with turn.turn.sending():
                 reply = await self._llm.ainvoke(turn.prompt, config, **turn.arguments)
-            await asave(history, turn.added(reply), turn.rewritten)
+            await asave(history, turn.added(reply), turn.rewritten, held)
             await atell(await turn.afigures(reply), config)
             return turn.answered(reply)
 
-        async with self._locks.ahold(session_id):
+        async with self._locks.ahold(session_id) as held:
             return await self._acall_with_config(answer, input, config)
 
     def stream(self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[BaseMessage]:
@@ -177,29 +180,30 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         session_id = self._session(config, kwargs)
 
         def answer(
-            inputs: Iterator[ChatInput], run_manager: CallbackManagerForChainRun, config: RunnableConfig
+            held: Held, inputs: Iterator[ChatInput], run_manager: CallbackManagerForChainRun, config: RunnableConfig
         ) -> Iterator[BaseMessage]:
             history, question = self._history(session_id), _question(next(inputs))
             messages = history.messages
             turn = self._turn(messages, question, self._finder.find(question, messages, config), session_id, kwargs)
-            whole: Any = None
+            pieces = Pieces()
             with turn.turn.streaming() as chunk_came:
                 for chunk in self._llm.stream(turn.prompt, config, **turn.arguments):
                     chunk_came()
-                    yield turn.answered(chunk) if whole is None else chunk
-                    whole = chunk if whole is None else whole + chunk
-            if whole is not None:
-                save(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
-                tell(turn.figures(whole), config)
+                    yield turn.answered(chunk) if pieces.is_empty else chunk
+                    pieces.add(chunk)
+            if (reply := pieces.message) is not None:
+                save(history, turn.added(reply), turn.rewritten, held)
+                tell(turn.figures(reply), config)
 
-        def held() -> Iterator[BaseMessage]:
-            chunks: Any = self._transform_stream_with_config(iter([input]), answer, config)
-            with self._locks.hold(session_id) as keep, closing(chunks):
-                for chunk in chunks:
-                    yield chunk
-                    keep()
+        def in_turn() -> Iterator[BaseMessage]:
+            with self._locks.hold(session_id) as held:
+                chunks: Any = self._transform_stream_with_config(iter([input]), partial(answer, held), config)
+                with closing(chunks):
+                    for chunk in chunks:
+                        yield chunk
+                        held.keep()
 
-        return held()
+        return in_turn()
 
     def astream(
         self, input: ChatInput, config: RunnableConfig | None = None, **kwargs: Any
@@ -208,30 +212,34 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
         session_id = self._session(config, kwargs)
 
         async def answer(
-            inputs: AsyncIterator[ChatInput], run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig
+            held: Held,
+            inputs: AsyncIterator[ChatInput],
+            run_manager: AsyncCallbackManagerForChainRun,
+            config: RunnableConfig,
         ) -> AsyncIterator[BaseMessage]:
             history, question = self._history(session_id), _question(await anext(inputs))
             messages = await aload(history)
             blocks = await self._finder.afind(question, messages, config)
             turn = self._turn(messages, question, blocks, session_id, kwargs)
-            whole: Any = None
+            pieces = Pieces()
             with turn.turn.streaming() as chunk_came:
                 async for chunk in self._llm.astream(turn.prompt, config, **turn.arguments):
                     chunk_came()
-                    yield turn.answered(chunk) if whole is None else chunk
-                    whole = chunk if whole is None else whole + chunk
-            if whole is not None:
-                await asave(history, turn.added(message_chunk_to_message(whole)), turn.rewritten)
-                await atell(await turn.afigures(whole), config)
+                    yield turn.answered(chunk) if pieces.is_empty else chunk
+                    pieces.add(chunk)
+            if (reply := pieces.message) is not None:
+                await asave(history, turn.added(reply), turn.rewritten, held)
+                await atell(await turn.afigures(reply), config)
 
-        async def held() -> AsyncIterator[BaseMessage]:
-            chunks: Any = self._atransform_stream_with_config(_once(input), answer, config)
-            async with self._locks.ahold(session_id) as keep, aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-                    keep()
+        async def in_turn() -> AsyncIterator[BaseMessage]:
+            async with self._locks.ahold(session_id) as held:
+                chunks: Any = self._atransform_stream_with_config(_once(input), partial(answer, held), config)
+                async with aclosing(chunks):
+                    async for chunk in chunks:
+                        yield chunk
+                        held.keep()
 
-        return held()
+        return in_turn()
 
     def _session(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> str | None:
         """Take the session id out of the arguments of a call, or find it elsewhere."""
@@ -257,12 +265,19 @@ def _question(asked: ChatInput) -> str:
     question: Any = asked.get("input") if isinstance(asked, Mapping) else asked
     if isinstance(question, HumanMessage):
         question = question.content
+    if isinstance(question, list) and question and all([isinstance(_text(part), str) for part in question]):
+        question = "".join(map(_text, question))
     if not isinstance(question, str):
         raise RequestTypeError(
             f"the question must be a str, a HumanMessage with text, or a mapping with one of them under 'input', got "
-            f"{type(asked).__name__} with {type(question).__name__}; convert it"
+            f"{type(asked).__name__} with {type(question).__name__}; parts that are no text cannot be sent: convert it"
         )
     return question
+
+
+def _text(part: Any) -> Any:
+    """Return the text of a part of a content; not a str where it is something else."""
+    return part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
 
 
 async def _once(value: ChatInput) -> AsyncIterator[ChatInput]:

@@ -10,7 +10,7 @@ from contextpilot_core import Message
 from contextpilot_core.checks import whole_number
 from contextpilot_core.prompt import message_text
 from contextpilot_integrations.recent import Recent
-from contextpilot_integrations.serving.chat import Entry, asked_of, record_of
+from contextpilot_integrations.serving.chat import Entry, Held, asked_of, record_of
 
 CONTEXT = "contextpilot"
 """Key in ``additional_kwargs`` of a user message of ours: its question and its documents. It is never sent."""
@@ -72,12 +72,16 @@ class MemoryHistories:
         return self._known.peek(session_id) or MemoryHistory(partial(self._known.put, session_id))
 
 
-def save(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool) -> None:
-    """Append messages; with ``rewritten`` they replace those that are there."""
-    if messages and rewritten:
-        history.clear()
-    if messages:
+def save(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool, held: Held) -> None:
+    """Append messages, if the session was not reset meanwhile; with ``rewritten`` they replace those that are there."""
+
+    def write() -> None:
+        if rewritten:
+            history.clear()
         history.add_messages(messages)
+
+    if messages:
+        held.record(write, history.clear)
 
 
 async def aload(history: MessageHistory) -> list[BaseMessage]:
@@ -87,14 +91,18 @@ async def aload(history: MessageHistory) -> list[BaseMessage]:
     return history.messages
 
 
-async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool) -> None:
+async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool, held: Held) -> None:
     """Append or replace messages, as `save`."""
     if not hasattr(history, "aadd_messages") or not hasattr(history, "aclear"):
-        return save(history, messages, rewritten)
-    if messages and rewritten:
-        await history.aclear()
-    if messages:
+        return save(history, messages, rewritten, held)
+
+    async def write() -> None:
+        if rewritten:
+            await history.aclear()
         await history.aadd_messages(messages)
+
+    if messages:
+        await held.arecord(write, history.aclear)
 
 
 def entry_of(message: BaseMessage) -> Entry:

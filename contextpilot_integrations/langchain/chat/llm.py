@@ -9,10 +9,10 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
 from contextpilot_core import Plan, PromptTokens
-from contextpilot_integrations.serving.chat import SALT, Tenants, Usage
+from contextpilot_integrations.serving.chat import SALT, Tenants, Usage, refuse_more_than_one
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 
-_OF_MODELS = "max_tokens", "extra_body"
+_OF_MODELS = "max_tokens", "extra_body", "n"
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,18 @@ class ModelCall:
 def model_call(
     llm: Runnable[Any, BaseMessage], arguments: Mapping[str, Any], tenants: Tenants | None, namespace: str
 ) -> ModelCall:
-    """Return a call of ``llm``; with ``tenants`` under the salt of the namespace, whatever salt it would have had."""
+    """Return a call of ``llm``; with ``tenants`` under the salt of the namespace, whatever salt it would have had.
+
+    Raises:
+        RequestError: more than one answer is asked for.
+    """
     bound: dict[str, Any] = {}
     while isinstance(llm, RunnableBindingBase):
         bound = {**llm.kwargs, **bound}
         llm = llm.bound
     own = {name: value for name in _OF_MODELS if (value := getattr(llm, name, None)) is not None}
     options = {**own, **bound, **arguments}
+    refuse_more_than_one(options)
     if tenants is None:
         return ModelCall(dict(arguments), options)
     # What a call brings stands in place of an ``extra_body`` elsewhere, so it takes that over.

@@ -13,7 +13,7 @@ from contextpilot_integrations.langchain.chat.answers import with_sources
 from contextpilot_integrations.langchain.chat.history import as_sent, entry_of, message_of, reported_scale
 from contextpilot_integrations.langchain.chat.llm import ModelCall
 from contextpilot_integrations.langchain.documents import DocumentBlock, document_of
-from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn, TurnFigures, read_usage
+from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn, TurnFigures, read_usage, says_something
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 
 _Answer = TypeVar("_Answer")
@@ -56,7 +56,9 @@ class ChatTurn:
         return [*[SystemMessage(str(message["content"])) for message in head], *sent]
 
     def added(self, answer: BaseMessage) -> list[BaseMessage]:
-        """Return what to append to the history: nothing for tool calls, which no user message may follow.
+        """Return what to append to the history; a refusal beside an empty content stands there as the content.
+
+        Nothing for tool calls, which no user message may follow, and nothing for an answer that says nothing.
 
         Raises:
             RequestTypeError: the answer is no message.
@@ -66,7 +68,9 @@ class ChatTurn:
                 f"llm answered with a {type(answer).__name__}; give a chat model, and put parsers behind the chat: "
                 "create_contextpilot_chat(retriever, llm) | parser"
             )
-        if getattr(answer, "tool_calls", None):
+        if (refusal := answer.additional_kwargs.get("refusal")) and not says_something(answer.content):
+            answer = answer.model_copy(update={"content": refusal})
+        if getattr(answer, "tool_calls", None) or not says_something(answer.content):
             return []
         before = self.turn.history if self.rewritten else []
         return [*[self._message(entry) for entry in (*before, self.turn.entry)], answer]

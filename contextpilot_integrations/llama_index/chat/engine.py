@@ -10,7 +10,6 @@ from typing import Any
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import (
     ChatMessage,
-    ChatResponse,
     ChatResponseAsyncGen,
     ChatResponseGen,
     MessageRole,
@@ -36,7 +35,15 @@ from contextpilot_integrations.llama_index.chat.responses import ContextPilotRes
 from contextpilot_integrations.llama_index.chat.template import ContextTemplate
 from contextpilot_integrations.llama_index.chat.turn import ChatTurn, TurnMemory
 from contextpilot_integrations.llama_index.sessions import find_session
-from contextpilot_integrations.serving.chat import Setting, Tenants, TurnLocks, Usage, read_usage
+from contextpilot_integrations.serving.chat import (
+    Held,
+    Setting,
+    Tenants,
+    TurnLocks,
+    Usage,
+    read_usage,
+    refuse_more_than_one,
+)
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
 _dispatcher = get_dispatcher(__name__)
@@ -131,6 +138,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         self._last_plan: Plan | None = None
         self._last_usage = Usage()
         self._locks = TurnLocks()
+        self._held: Held | None = None  # the conversation, as the latest turn has it; its answer may be under way
         self._writing: threading.Thread | asyncio.Task[None] | None = None  # the answer that is being streamed
         self.callback_manager = Settings.callback_manager if callback_manager is None else callback_manager
         for postprocessor in node_postprocessors:
@@ -179,7 +187,9 @@ class ContextPilotChatEngine(BaseChatEngine):
         return self._last_usage
 
     def reset(self) -> bool:  # type: ignore[override]  # the framework's returns nothing
-        """Empty the memory. Returns whether it held anything."""
+        """Empty the memory; an answer under way does not get there. Returns whether it held anything."""
+        if self._held is not None:
+            self._held.void()
         known = bool(self._memory.get_all())
         self._memory.reset()
         return known
@@ -187,34 +197,38 @@ class ContextPilotChatEngine(BaseChatEngine):
     @trace_method("chat")
     def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> ContextPilotResponse:
         """Answer a question; ``chat_history`` replaces what the memory holds."""
-        with self._locks.hold(_CONVERSATION):
-            turn = self._ask(message, chat_history)
+        with self._locks.hold(_CONVERSATION) as held:
+            turn = self._ask(message, chat_history, held)
             with turn.turn.sending():
                 answer = self._llm.chat(turn.prompt(self._prefix))
-            reply = self._answered(turn, answer, turn.read_tokens(self._tokenizer, read_usage(answer.raw)))
-            TurnMemory(self._memory, turn).put(reply)
+            usage = read_usage(answer.raw)
+            self._answered(turn, usage, turn.read_tokens(self._tokenizer, usage))
+            reply = ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")
+            TurnMemory(self._memory, turn, held).put(reply)
         return turn.response(reply)
 
     @trace_method("chat")
     async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> ContextPilotResponse:
         """Answer a question, as `chat`."""
-        async with self._locks.ahold(_CONVERSATION):
-            turn = await self._aask(message, chat_history)
+        async with self._locks.ahold(_CONVERSATION) as held:
+            turn = await self._aask(message, chat_history, held)
             with turn.turn.sending():
                 answer = await self._llm.achat(turn.prompt(self._prefix))
-            reply = self._answered(turn, answer, await turn.aread_tokens(self._tokenizer, read_usage(answer.raw)))
-            await TurnMemory(self._memory, turn).aput(reply)
+            usage = read_usage(answer.raw)
+            self._answered(turn, usage, await turn.aread_tokens(self._tokenizer, usage))
+            reply = ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")
+            await TurnMemory(self._memory, turn, held).aput(reply)
         return turn.response(reply)
 
     @trace_method("chat")
     def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> ContextPilotStreamingResponse:
         """Answer a question piece by piece, as `chat`; the memory holds the turn once the answer is complete."""
-        with self._locks.hold(_CONVERSATION):
-            turn = self._ask(message, chat_history)
+        with self._locks.hold(_CONVERSATION) as held:
+            turn = self._ask(message, chat_history, held)
             with turn.turn.opening():
                 chunks = self._llm.stream_chat(turn.prompt(self._prefix))
             response = turn.streaming(chat_stream=self._watched(turn, chunks))
-            thread = Thread(target=response.write_response_to_history, args=(TurnMemory(self._memory, turn),))
+            thread = Thread(target=response.write_response_to_history, args=(TurnMemory(self._memory, turn, held),))
             response.write_response_to_history_thread = self._writing = thread
             thread.start()
         return response
@@ -224,39 +238,42 @@ class ContextPilotChatEngine(BaseChatEngine):
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> ContextPilotStreamingResponse:
         """Answer a question piece by piece, as `stream_chat`."""
-        async with self._locks.ahold(_CONVERSATION):
-            turn = await self._aask(message, chat_history)
+        async with self._locks.ahold(_CONVERSATION) as held:
+            turn = await self._aask(message, chat_history, held)
             with turn.turn.opening():
                 chunks = await self._llm.astream_chat(turn.prompt(self._prefix))
             response = turn.streaming(achat_stream=self._awatched(turn, chunks))
-            task = asyncio.create_task(response.awrite_response_to_history(TurnMemory(self._memory, turn)))
+            task = asyncio.create_task(response.awrite_response_to_history(TurnMemory(self._memory, turn, held)))
             task.add_done_callback(lambda _: turn.turn.failed())  # it may be cancelled before it begins
             response.awrite_response_to_history_task = self._writing = task
         return response
 
-    def _ask(self, message: str, chat_history: list[ChatMessage] | None) -> ChatTurn:
+    def _ask(self, message: str, chat_history: list[ChatMessage] | None, held: Held) -> ChatTurn:
         if isinstance(self._writing, threading.Thread):
             self._writing.join()
         elif self._writing is not None:
             _check_written(self._writing)
+        self._held = held
         if chat_history is not None:
             self._memory.set(list(chat_history))
         stored = self._memory.get_all()
         return self._plan(message, self._finder.find(message, stored), stored)
 
-    async def _aask(self, message: str, chat_history: list[ChatMessage] | None) -> ChatTurn:
+    async def _aask(self, message: str, chat_history: list[ChatMessage] | None, held: Held) -> ChatTurn:
         if isinstance(self._writing, threading.Thread):
             await asyncio.to_thread(self._writing.join)
         elif self._writing is not None:
             if self._writing.get_loop() is asyncio.get_running_loop():
                 await asyncio.wait([self._writing])  # its error belongs to whoever reads the answer
             _check_written(self._writing)
+        self._held = held
         if chat_history is not None:
             await self._memory.aset(list(chat_history))
         stored = await self._memory.aget_all()
         return self._plan(message, await self._finder.afind(message, stored), stored)
 
     def _plan(self, message: str, found: Found, stored: list[ChatMessage]) -> ChatTurn:
+        refuse_more_than_one(getattr(self._llm, "additional_kwargs", {}))
         setting = replace(self._setting, session_id=find_session(self._session_id, self._memory))
         turn = ChatTurn(
             setting,
@@ -271,31 +288,30 @@ class ContextPilotChatEngine(BaseChatEngine):
         self._last_plan = turn.turn.plan
         return turn
 
-    def _answered(self, turn: ChatTurn, answer: ChatResponse, tokens: PromptTokens | None) -> ChatMessage:
-        self._last_usage = read_usage(answer.raw)
-        _dispatcher.event(TurnEvent(**asdict(turn.figures(self._last_usage, tokens))))
-        self._scale = turn.turn.scale(self._last_usage.prompt_tokens) or self._scale
-        return ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")
+    def _answered(self, turn: ChatTurn, usage: Usage, tokens: PromptTokens | None) -> None:
+        self._last_usage = usage
+        _dispatcher.event(TurnEvent(**asdict(turn.figures(usage, tokens))))
+        self._scale = turn.turn.scale(usage.prompt_tokens) or self._scale
 
     def _watched(self, turn: ChatTurn, chunks: ChatResponseGen) -> ChatResponseGen:
-        last = None
+        usage: Usage | None = None
         with turn.turn.streaming() as chunk_came:
             for chunk in chunks:
                 chunk_came()
-                last = chunk
+                usage = (usage or Usage()).updated(read_usage(chunk.raw))
                 yield chunk
-        if last is not None:
-            self._answered(turn, last, turn.read_tokens(self._tokenizer, read_usage(last.raw)))
+        if usage is not None:
+            self._answered(turn, usage, turn.read_tokens(self._tokenizer, usage))
 
     async def _awatched(self, turn: ChatTurn, chunks: ChatResponseAsyncGen) -> ChatResponseAsyncGen:
-        last = None
+        usage: Usage | None = None
         with turn.turn.streaming() as chunk_came:
             async for chunk in chunks:
                 chunk_came()
-                last = chunk
+                usage = (usage or Usage()).updated(read_usage(chunk.raw))
                 yield chunk
-        if last is not None:
-            self._answered(turn, last, await turn.aread_tokens(self._tokenizer, read_usage(last.raw)))
+        if usage is not None:
+            self._answered(turn, usage, await turn.aread_tokens(self._tokenizer, usage))
 
 
 def _check_written(task: "asyncio.Task[None]") -> None:

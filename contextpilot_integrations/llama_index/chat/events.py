@@ -3,6 +3,7 @@
 from typing import Literal
 
 from llama_index.core.instrumentation.events import BaseEvent
+from pydantic import ConfigDict
 
 
 class TurnEvent(BaseEvent):
@@ -18,6 +19,8 @@ class TurnEvent(BaseEvent):
     drift: float | None
     live_contexts: int
     evictions: int
+
+    model_config = ConfigDict(extra="forbid")
 
     @classmethod
     def class_name(cls) -> str:

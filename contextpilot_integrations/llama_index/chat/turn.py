@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -17,8 +18,17 @@ from contextpilot_integrations.llama_index.chat.responses import (
     NodesByLabel,
 )
 from contextpilot_integrations.llama_index.chat.template import ContextTemplate
-from contextpilot_integrations.llama_index.nodes import context_blocks, nodes_of
-from contextpilot_integrations.serving.chat import SALT, Asked, Setting, Turn, TurnFigures, Usage
+from contextpilot_integrations.llama_index.nodes import context_blocks, in_prompt_order, nodes_of
+from contextpilot_integrations.serving.chat import (
+    SALT,
+    Asked,
+    Held,
+    Setting,
+    Turn,
+    TurnFigures,
+    Usage,
+    says_something,
+)
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 
 
@@ -45,7 +55,7 @@ class ChatTurn:
         asked = Asked(question, blocks, frame=template.around(question) if template is not None and blocks else None)
         self.turn = Turn(setting, [entry_of(message) for message in stored], asked, room=room, scale=scale)
         self._prefix, self._extra_body = setting.prefix, extra_body
-        self.nodes, self.rewritten = found.nodes, self.turn.rewritten
+        self.nodes, self.rewritten = in_prompt_order(found.nodes, self.turn.plan.blocks), self.turn.rewritten
         self._query = found.query
         *self.history, self.user = [message_of(entry) for entry in (*self.turn.history, self.turn.entry)]
 
@@ -97,16 +107,23 @@ class ChatTurn:
 
 
 class TurnMemory:
-    """The memory as an answer gets there: together with its question, so that it holds a turn whole or not at all."""
+    """The memory as an answer gets there: together with its question, so that it holds a turn whole or not at all.
 
-    def __init__(self, memory: BaseMemory, turn: ChatTurn) -> None:
-        self._memory, self._rewritten = memory, turn.rewritten
+    Not at all: an answer that says nothing, and one that was under way when the conversation was reset.
+    """
+
+    def __init__(self, memory: BaseMemory, turn: ChatTurn, held: Held) -> None:
+        self._memory, self._rewritten, self._held = memory, turn.rewritten, held
         self._messages = [*(turn.history if turn.rewritten else ()), turn.user]
 
     def put(self, answer: ChatMessage) -> None:
         """Append the turn, or replace everything by its messages where they were rewritten."""
-        (self._memory.set if self._rewritten else self._memory.put_messages)([*self._messages, answer])
+        write = self._memory.set if self._rewritten else self._memory.put_messages
+        if says_something(answer.content):
+            self._held.record(partial(write, [*self._messages, answer]), self._memory.reset)
 
     async def aput(self, answer: ChatMessage) -> None:
         """As `put`."""
-        await (self._memory.aset if self._rewritten else self._memory.aput_messages)([*self._messages, answer])
+        write = self._memory.aset if self._rewritten else self._memory.aput_messages
+        if says_something(answer.content):
+            await self._held.arecord(partial(write, [*self._messages, answer]), self._memory.areset)

@@ -1,5 +1,6 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
+from contextpilot_integrations.serving.chat.answers import refuse_more_than_one, says_something
 from contextpilot_integrations.serving.chat.entries import (
     Asked,
     Entry,
@@ -9,7 +10,7 @@ from contextpilot_integrations.serving.chat.entries import (
     sent,
     stored_sources,
 )
-from contextpilot_integrations.serving.chat.locks import TurnLocks
+from contextpilot_integrations.serving.chat.locks import Held, TurnLocks
 from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
 from contextpilot_integrations.serving.chat.turn import Turn
@@ -19,6 +20,7 @@ __all__ = [
     "SALT",
     "Asked",
     "Entry",
+    "Held",
     "Setting",
     "Tenants",
     "Turn",
@@ -29,6 +31,8 @@ __all__ = [
     "asked_of",
     "read_usage",
     "record_of",
+    "refuse_more_than_one",
+    "says_something",
     "sent",
     "stored_sources",
 ]

@@ -1,17 +1,26 @@
 """What a server took from its prefix cache, as it says (docs: "Per-request truth"); the figures of an answer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Tokens of one request as the server reported them. None is unknown, which is not 0."""
+    """Tokens of one request as the server reported them. None is unknown, which is not 0.
+
+    A server that reports more cached tokens than the prompt has contradicts itself: then all of the prompt counts as
+    cached, here and in all that is computed from it.
+    """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        """Bound the cached tokens by the prompt."""
+        if self.cached_tokens is not None and self.prompt_tokens is not None:
+            object.__setattr__(self, "cached_tokens", min(self.cached_tokens, self.prompt_tokens))
 
     @property
     def hit_rate(self) -> float | None:
@@ -26,6 +35,10 @@ class Usage:
         if self.cached_tokens is None or self.prompt_tokens is None:
             return None
         return self.prompt_tokens - self.cached_tokens
+
+    def updated(self, later: "Usage") -> "Usage":
+        """Return what is known after a ``later`` piece of the same answer: the last report counts, nothing is added."""
+        return replace(self, **{name: value for name, value in vars(later).items() if value is not None})
 
 
 @dataclass(frozen=True, kw_only=True)

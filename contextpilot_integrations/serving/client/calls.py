@@ -17,7 +17,7 @@ from contextpilot_core import (
     ReuseEngine,
     TokenCounter,
 )
-from contextpilot_integrations.serving.chat import Setting, Tenants
+from contextpilot_integrations.serving.chat import Setting, Tenants, refuse_more_than_one
 from contextpilot_integrations.serving.chat.entries import read
 from contextpilot_integrations.serving.client.conversation import Conversation, Sessions
 from contextpilot_integrations.serving.client.replicas import Attempt, Replicas
@@ -123,6 +123,7 @@ class Chats:
             if not isinstance(options.get(name), Mapping | None):
                 kind = type(options[name]).__name__
                 raise RequestTypeError(f"{name} is a {kind}; it must be a dict of the server's options; leave it out")
+        refuse_more_than_one(options)
         if not isinstance(namespace, str):
             raise RequestTypeError(f"namespace={namespace!r} must be a str; give the tenant's name, or leave it out")
         if self._tenants is not None:

@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 from contextpilot_core import Message, Plan, ReuseEngine
 from contextpilot_core.checks import whole_number
 from contextpilot_integrations.recent import Recent
-from contextpilot_integrations.serving.chat import Entry, TurnLocks, sent
-from contextpilot_integrations.serving.chat.locks import Keep, Key
+from contextpilot_integrations.serving.chat import Entry, Held, TurnLocks, sent
+from contextpilot_integrations.serving.chat.locks import Key
 
 
 @dataclass(eq=False)
@@ -34,24 +35,23 @@ class Sessions:
         whole_number("max_sessions", limit, "1_000 is usual")
         self._locks = TurnLocks()
         self._known: Recent[Key, Conversation] = Recent(limit, self._locks.is_held)
-        self._begun: dict[Key, Conversation] = {}  # of the turns under way
 
     @contextmanager
-    def held(self, namespace: str, session_id: str | None) -> Iterator[tuple[Conversation, Keep]]:
+    def held(self, namespace: str, session_id: str | None) -> Iterator[tuple[Conversation, Held]]:
         """Hold a session for one turn of this thread; a new one each time for None. Raises as `TurnLocks.hold`."""
-        with self._locks.hold(session_id, namespace) as keep, self._used(namespace, session_id) as conversation:
-            yield conversation, keep
+        with self._locks.hold(session_id, namespace) as held, self._used(namespace, session_id, held) as conversation:
+            yield conversation, held
 
     @asynccontextmanager
-    async def aheld(self, namespace: str, session_id: str | None) -> AsyncIterator[tuple[Conversation, Keep]]:
+    async def aheld(self, namespace: str, session_id: str | None) -> AsyncIterator[tuple[Conversation, Held]]:
         """Hold a session for one turn of this task, as `held`."""
-        async with self._locks.ahold(session_id, namespace) as keep:
-            with self._used(namespace, session_id) as conversation:
-                yield conversation, keep
+        async with self._locks.ahold(session_id, namespace) as held:
+            with self._used(namespace, session_id, held) as conversation:
+                yield conversation, held
 
     def forget(self, namespace: str, session_id: str) -> bool:
-        """Forget one conversation; a turn under way ends undisturbed. Returns whether there was one."""
-        self._begun.pop((namespace, session_id), None)
+        """Forget one conversation; a turn under way may end, and is not kept. Returns whether there was one."""
+        self._locks.void(session_id, namespace)
         return self._known.pop((namespace, session_id)) is not None
 
     def find(self, namespace: str, session_id: str) -> Conversation:
@@ -66,15 +66,13 @@ class Sessions:
         return len(self._known)
 
     @contextmanager
-    def _used(self, namespace: str, session_id: str | None) -> Iterator[Conversation]:
+    def _used(self, namespace: str, session_id: str | None, held: Held) -> Iterator[Conversation]:
         """Give a conversation for one turn; it is kept from its first answer on, unless it was forgotten meanwhile."""
         if session_id is None:
             yield Conversation()
             return
         key = namespace, session_id
-        conversation = self._begun[key] = self._known.peek(key) or Conversation()
-        try:
-            yield conversation
-        finally:
-            if self._begun.pop(key, None) is conversation and conversation.history:
-                self._known.put(key, conversation)
+        conversation = self._known.peek(key) or Conversation()
+        yield conversation
+        if conversation.history:
+            held.record(partial(self._known.put, key, conversation), partial(self._known.pop, key))

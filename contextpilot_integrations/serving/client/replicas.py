@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from contextpilot_core import ConfigError, ContextRequest, Plan, ReuseEngine, WindowScheduler
 from contextpilot_integrations.serving.client.conversation import Conversation
-from contextpilot_integrations.serving.client.turn import ClientTurn, Wanted
+from contextpilot_integrations.serving.client.turn import ClientTurn, Wishes
 from contextpilot_integrations.serving.tokens import PromptTokenizer, ServerTokens, TokenSource
 
 _log = logging.getLogger(__name__)
@@ -70,11 +70,10 @@ class Replica:
             name = type(client).__name__
             raise ConfigError(f"client is a {name}; it must be an openai.OpenAI or AsyncOpenAI") from error
         self.client, self.engine, self.name, self.scheduler = client, engine, name, scheduler
-        # What the server is asked besides the answer, until it refuses; the last goes first.
-        self.asked: tuple[Wanted, ...] = ("usage",)
+        self.wishes = Wishes(name, "usage")
         self.tokenizer: PromptTokenizer | None = None
         if engine.follows_events and (tokens := tokens or _own_tokens(client)) is not None:
-            self.asked = ("usage", "token_ids")
+            self.wishes = Wishes(name, "usage", "token_ids")
             self.tokenizer = PromptTokenizer(tokens)
         self.outstanding = self.sent = self.failures = 0
         self.retry_at: float | None = None

@@ -1,19 +1,29 @@
 """One question of a client without any input or output: what to send, and what the chunks of the answer add up to."""
 
+import logging
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from contextpilot_core import ContextBlock, Message, Observation, Plan, PromptTokens, Source
-from contextpilot_integrations.serving.chat import SALT, Asked, Entry, Setting, Turn, Usage, read_usage
+from contextpilot_integrations.serving.chat import SALT, Asked, Entry, Setting, Turn, Usage, read_usage, says_something
 from contextpilot_integrations.serving.client.conversation import Conversation
+from contextpilot_integrations.serving.client.pieces import AnswerPieces
 from contextpilot_integrations.serving.tokens import PromptTokenizer, read_token_ids
 
 REFUSED = frozenset({400, 422})
 
 Wanted = Literal["usage", "token_ids"]
 """What may be asked of a server besides the answer: the tokens of the prompt, counted, or one by one."""
+
+_FIELDS: Mapping[Wanted, str] = {"usage": "stream_options", "token_ids": "return_token_ids"}
+_UNKNOWN: Mapping[Wanted, str] = {
+    "usage": "its usage, and with it the hit rate, stays unknown",
+    "token_ids": "the tokens of prompts are asked for elsewhere",
+}
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +32,9 @@ class ChatResult:
 
     ``ttft_ms``: milliseconds from sending to the first generated piece, None when nothing was generated.
     ``finish_reason`` None: the stream ended before the answer did, and the turn is not in the history.
-    ``message``: the answer in OpenAI form, with its tool calls if the model made any.
+    ``answer``: what was said, or what the model said when it refused.
+    ``message``: the answer in OpenAI form, with its tool calls, refusal and thoughts (``reasoning_content`` or however
+    the server names them) if there are any.
     ``prompt``: what was sent: the messages, or the text of a text prompt.
     ``observation``: cached tokens, predicted when the prompt was planned and as the server reported them.
     ``sources``: what every ``[Doc n]`` of the prompt stands for, of this turn and of all that it still shows.
@@ -74,8 +86,7 @@ class ClientTurn:
         self._turn = Turn(setting, conversation.history, asked, room=room, scale=conversation.scale, plan=plan)
         self._sent_at = clock()
         self._first_at: float | None = None
-        self._pieces: list[str] = []
-        self._tool_calls: dict[int, dict[str, Any]] = {}
+        self._pieces = AnswerPieces()
         self._finish_reason: str | None = None
         self._usage = Usage()
         self._token_ids: Sequence[int] | None = None
@@ -86,6 +97,11 @@ class ClientTurn:
         if self._question.is_text:
             return "\n\n".join([message["content"] for message in self._turn.plan.messages])
         return tuple(deepcopy(self._turn.prompt))  # the messages stay in the history
+
+    @property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for."""
+        return self._turn.sources
 
     def arguments(self, asked: Collection[Wanted]) -> dict[str, Any]:
         """Return the arguments of ``create`` and start the clock."""
@@ -111,22 +127,21 @@ class ClientTurn:
 
     def feed(self, chunk: Any) -> str:
         """Take one chunk of the stream; return the text that it adds to the answer."""
-        self._usage = _merged(self._usage, read_usage(chunk))
+        self._usage = self._usage.updated(read_usage(chunk))
         if self._token_ids is None:
             self._token_ids = read_token_ids(chunk)
-        choice = next((c for c in getattr(chunk, "choices", None) or () if getattr(c, "index", 0) == 0), None)
+        choices = getattr(chunk, "choices", None) or ()
+        choice = next((each for each in choices if not getattr(each, "index", None)), None)  # the first may have none
         if choice is None:
             return ""
         self._finish_reason = getattr(choice, "finish_reason", None) or self._finish_reason
-        delta = choice if self._question.is_text else choice.delta
-        text = getattr(delta, "text" if self._question.is_text else "content", None) or ""
-        calls = getattr(delta, "tool_calls", None) or ()
-        if self._first_at is None and (text or calls or _reasoning(delta)):
+        if self._question.is_text:
+            text = self._pieces.add(getattr(choice, "text", None))
+        else:
+            delta = getattr(choice, "delta", None)
+            text = self._pieces.add(getattr(delta, "content", None), delta)
+        if self._first_at is None and self._pieces.has_begun:
             self._first_at = self._clock()
-        for call in calls:
-            _add_tool_call(self._tool_calls, call)
-        if text:
-            self._pieces.append(text)
         return text
 
     def read_tokens(self, tokenizer: PromptTokenizer) -> PromptTokens | None:
@@ -143,15 +158,14 @@ class ClientTurn:
     def finish(self, tokens: PromptTokens | None = None) -> ChatResult:
         """Return what came, tell the engine, and append the turn to the history. ``tokens``: those of the prompt.
 
-        Not appended: an answer that broke off, and one with tool calls, which no user message may follow (continue
-        with ``[*result.prompt, result.message, <tool results>]``).
+        Not appended: an answer that broke off or says nothing, and one with tool calls, which no user message may
+        follow (continue with ``[*result.prompt, result.message, <tool results>]``). What is appended is what was said:
+        thoughts are for the continuation of their own turn, and servers refuse or drop them later.
         """
-        answer = "".join(self._pieces)
-        message: dict[str, Any] = {"role": "assistant", "content": answer}
-        if self._tool_calls:
-            message["tool_calls"] = [call for _, call in sorted(self._tool_calls.items())]
-        elif self._finish_reason is not None and not self._question.is_text:
-            self._remember(message)
+        message, answer = self._pieces.message, self._pieces.text
+        ended = self._finish_reason is not None and "tool_calls" not in message
+        if ended and not self._question.is_text and says_something(answer):
+            self._remember({"role": "assistant", "content": answer})
         return ChatResult(
             answer=answer,
             plan=self._turn.plan,
@@ -159,9 +173,9 @@ class ClientTurn:
             usage=self._usage,
             ttft_ms=None if self._first_at is None else 1000.0 * (self._first_at - self._sent_at),
             finish_reason=self._finish_reason,
-            message=dict(message),
+            message=message,
             observation=self._turn.observe(self._usage, tokens, self._extra(SALT)),
-            sources=self._turn.sources,
+            sources=self.sources,
         )
 
     def _extra(self, name: str) -> Any:
@@ -180,21 +194,33 @@ def _answer_tokens(options: Mapping[str, Any]) -> int:
 
 
 def may_refuse(error: Exception) -> bool:
-    """Whether ``error`` is a server's refusal of the request, which something that was `Asked` may have caused."""
+    """Whether ``error`` is a server's refusal of the request, which something that was `Wanted` may have caused."""
     return getattr(error, "status_code", None) in REFUSED
 
 
-def _merged(old: Usage, new: Usage) -> Usage:
-    return replace(old, **{name: value for name, value in vars(new).items() if value is not None})
+class Wishes:
+    """What one server is asked besides the answer; given up, the last first, until it accepts what is left.
 
+    What it has accepted once it is always asked: a later refusal has another reason, and comes through.
+    """
 
-def _reasoning(delta: Any) -> bool:
-    return bool(getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None))
+    def __init__(self, server: str, *wanted: Wanted) -> None:
+        """Begin with all that is ``wanted``; ``server``: its name in logs."""
+        self.present, self._server, self._is_settled, self._lock = wanted, server, False, threading.Lock()
 
+    def fewer(self, asked: tuple[Wanted, ...], error: Exception) -> tuple[Wanted, ...] | None:
+        """Return what to ask for instead after a refusal, the field that it names first; None where that helps not."""
+        if self._is_settled or not asked or not may_refuse(error):
+            return None
+        named = [each for each in asked if _FIELDS[each] in str(error)]
+        return tuple([each for each in asked if each != (named or asked)[-1]])
 
-def _add_tool_call(calls: dict[int, dict[str, Any]], delta: Any) -> None:
-    call = calls.setdefault(delta.index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
-    call["id"] = delta.id or call["id"]
-    if delta.function is not None:
-        call["function"]["name"] += delta.function.name or ""
-        call["function"]["arguments"] += delta.function.arguments or ""
+    def accepted(self, asked: tuple[Wanted, ...]) -> None:
+        """Note that the server took a request with what was ``asked``; what was not is given up, and said once."""
+        with self._lock:
+            given_up = [each for each in self.present if each not in asked]
+            if self._is_settled and given_up:
+                return  # a request that was under way while another one was taken whole
+            self.present, self._is_settled = asked, True
+        for each in given_up:
+            _log.warning("%s refuses %s: %s", self._server, _FIELDS[each], _UNKNOWN[each])

@@ -66,6 +66,12 @@ def test_an_estimate_predicts_whole_kv_blocks_of_its_share(share: float, prompt_
     assert found == Observation(predicted=predicted, reported=16, source="estimate")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("prompt_tokens", "reported"), [(100, 100), (0, 0), (None, 10**15)])
+def test_more_than_the_prompt_is_never_reported(prompt_tokens: int | None, reported: int):
+    observation = make().observe(None, 0.5, Served(prompt_tokens=prompt_tokens, cached_tokens=10**15))
+    assert observation.reported == reported
+
+
 def test_events_predict_what_was_cached_when_the_request_was_planned():
     engine, mirror = Engine(), KVMirror()
     reports = make(mirror)

@@ -40,7 +40,7 @@ def run(base_url, questions, *options, model="m", resume=None):
 )
 def test_the_verdict_is_true_of_the_model(server, questions, reader, verdict, status):
     server.script = [servers.speaking(reader)]
-    done = run(server.base_url, questions, "--json")
+    done = run(server.base_url, questions, "--json", "--note", "compact")
     assert (done.exit_code, done.stderr) == (status, "")
     found = json.loads(done.stdout)["order"]
     assert found["verdict"] == verdict
@@ -55,10 +55,7 @@ def test_the_table_has_every_arm_its_interval_and_the_largest_loss(server, quest
     assert lines["reordered"].split()[2:] == ["-1.000", "(-1.000", "to", "-1.000)", "1.000", "lost"]
     assert lines["note alone"].split()[3:] == ["+0.000", "(+0.000", "to", "+0.000)", "0.000", "kept"]
     assert f"Order: do not reorder. {servers.CODES - 1} of {servers.CODES} questions changed." in done.stdout
-    assert (
-        '"reordered + compact note" may lose 1.000 at most, 100.0% of what the documents bring; the margin is 5.0%.'
-        in done.stdout
-    )
+    assert '"reordered" may lose 1.000 at most, 100.0% of what the documents bring; the margin is 5.0%.' in done.stdout
 
 
 def test_a_second_run_asks_nothing_again_and_says_the_same(server, questions):
@@ -94,7 +91,7 @@ def test_a_server_that_refuses_ends_the_run_and_what_was_scored_is_kept(server, 
 
 
 def test_scores_of_another_model_are_not_mixed_in(server, questions):
-    servers.write(questions, list(servers.moved_questions(4)))
+    servers.write(questions, list(servers.moved_questions(31)))
     server.script = [servers.speaking(servers.reads_everything)]
     run(server.base_url, questions)
     done = run(server.base_url, questions, "--answer-tokens", "5")
@@ -102,13 +99,41 @@ def test_scores_of_another_model_are_not_mixed_in(server, questions):
     assert "was written with other settings (answer_tokens)" in done.stderr
 
 
-def test_too_few_questions_show_nothing(server, tmp_path):
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (servers.moved_questions(30), "order: the engine changes 29 of 30 questions, 30 are needed"),
+        (servers.moved_questions(1), "order: the engine changes 0 of 1 questions, 30 are needed"),
+        (servers.repeated_questions(29), "de-duplication: the engine changes 29 of 29 questions, 30 are needed"),
+        (
+            [*servers.moved_questions(3), *servers.repeated_questions(2)],
+            "order: the engine changes 2 of 3 questions, 30 are needed; de-duplication: the engine changes 2 of 2",
+        ),
+        (
+            [{**each, "cluster": str(number % 9)} for number, each in enumerate(servers.moved_questions())],
+            f"{servers.CODES - 1} of {servers.CODES} questions, which make only 9 of the 10 clusters needed",
+        ),
+    ],
+    ids=["order", "nothing", "turns", "both", "clusters"],
+)
+def test_too_few_questions_are_counted_and_nothing_is_asked(server, tmp_path, given, told):
+    done = run(server.base_url, servers.write(tmp_path / "few.jsonl", given))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"too few questions to show anything, so nothing was asked ({told}" in done.stderr or told in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert server.requests == []
+    assert not (tmp_path / "scores.jsonl").exists()
+
+
+def test_too_few_of_one_kind_are_said_before_the_others_are_asked(server, tmp_path):
+    given = [*servers.moved_questions(32), *servers.repeated_questions(3)]
     server.script = [servers.speaking(servers.reads_everything)]
-    few = servers.write(tmp_path / "few.jsonl", servers.moved_questions(12))
-    done = run(server.base_url, few)
+    done = run(server.base_url, servers.write(tmp_path / "both.jsonl", given))
     assert done.exit_code == 1
-    assert "Order: not shown. 11 of 12 questions changed." in done.stdout
-    assert "Only 11 of the 30 changed questions that are needed." in done.stdout
+    assert done.stderr == (
+        'de-duplication: the engine changes 3 of 3 questions, 30 are needed: its verdict will be "not shown"\n'
+    )
+    assert "De-duplication: not shown. 3 of 3 questions changed." in done.stdout
 
 
 def test_perfect_answers_to_a_few_questions_are_no_proof(server, tmp_path):
@@ -125,19 +150,19 @@ def test_a_note_that_loses_does_not_pass_and_the_way_out_is_named(server, questi
         return "K1" if "elevance" in prompt else servers.reads_everything(prompt)
 
     server.script = [servers.speaking(fooled_by_notes)]
-    done = run(server.base_url, questions)
+    done = run(server.base_url, questions, "--note", "compact")
     assert done.exit_code == 1
     assert "Order: safe without annotation." in done.stdout
     assert 'EngineConfig(note="none") would pass.' in done.stdout
-    assert run(server.base_url, questions, "--note", "none").exit_code == 0
+    assert run(server.base_url, questions).exit_code == 0
 
 
-def test_clusters_come_from_the_file(server, tmp_path):
-    server.script = [servers.speaking(servers.reads_everything)]
-    named = [{**question, "cluster": str(number % 5)} for number, question in enumerate(servers.moved_questions())]
-    done = run(server.base_url, servers.write(tmp_path / "named.jsonl", named))
+def test_a_model_that_needs_the_note_does_not_pass_without_and_the_way_out_is_named(server, questions):
+    server.script = [servers.speaking(servers.follows_the_note)]
+    done = run(server.base_url, questions)
     assert done.exit_code == 1
-    assert "The changed questions make only 5 of the 10 clusters needed." in done.stdout
+    assert "Order: do not reorder." in done.stdout
+    assert 'EngineConfig(note="compact") would pass.' in done.stdout
 
 
 def test_turns_of_conversations_test_deduplication(server, tmp_path):
@@ -159,29 +184,13 @@ def test_turns_of_conversations_test_deduplication(server, tmp_path):
 
 
 def test_vllm_scores_the_gold_answer_as_the_end_of_the_prompt(server, questions):
-    servers.write(questions, list(servers.moved_questions(4)))
+    servers.write(questions, list(servers.moved_questions(31)))
     server.script = [servers.like_vllm]
     done = run(server.base_url, questions, "--json")
     judgement = json.loads(done.stdout)["order"]["judgement"]
     assert judgement["metric"] == "log_likelihood"
     assert {each["arm"]: each["difference"]["mean"] for each in judgement["comparisons"]}["reordered"] == 0.0
     assert not judgement["tested"]  # the likelihoods of this server depend on nothing
-
-
-def test_llama_cpp_scores_the_gold_answer_token_by_token(questions):
-    require("xllamacpp")
-    from contextpilot_core.errors import MissingModelError
-    from contextpilot_integrations.serving.local.engine import LocalEngine
-
-    servers.write(questions, list(servers.moved_questions(3)))
-    try:
-        engine = LocalEngine(slots=1, threads=1)
-    except MissingModelError as error:
-        pytest.skip(str(error))
-    with engine:
-        done = run(engine.base_url, questions, "--json")
-        judgement = json.loads(done.stdout)["order"]["judgement"]
-        assert judgement["metric"] == "log_likelihood" and judgement["worth"] > 1
 
 
 @pytest.mark.parametrize(
@@ -210,6 +219,21 @@ def test_a_server_that_is_not_there(questions):
     assert "--base-url http://127.0.0.1:9/v1 does not answer as an OpenAI-compatible endpoint" in done.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--metric", "answers"), ("--metric", "likelihood")], ids=str)
+def test_a_model_that_is_not_served_is_named_and_the_right_one_goes_on_with_the_same_file(server, questions, options):
+    def of_one_model(exchange):
+        if exchange.body.get("model") != "right":
+            return refusing(404, "secret")(exchange)
+        servers.like_vllm(exchange) if "likelihood" in options else servers.speaking(servers.reads_everything)(exchange)
+
+    server.script, server.models = [of_one_model], servers.saying('{"data": [{"id": "right"}]}', 200)
+    done = run(server.base_url, questions, *options, model="wrong")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"--model 'wrong' is not served at {server.base_url} (NotFoundError, status 404)" in done.stderr
+    assert "'right'" in done.stderr and "secret" not in done.stderr and done.stderr.count("\n") == 1
+    assert run(server.base_url, questions, *options, model="right").exit_code in (0, 1)
+
+
 @pytest.mark.parametrize(
     ("reply", "status"),
     [("<html>Sign in</html>", 200), ('{"data": []}', 200), ('{"data": null}', 200), ("{}", 401), ("{}", 500)],
@@ -221,7 +245,8 @@ def test_what_is_no_endpoint_measures_nothing(server, questions, reply, status):
     assert "does not answer as an OpenAI-compatible endpoint" in done.stderr and "Sign in" not in done.stderr
     done = run(server.base_url, questions)
     assert done.exit_code == 2
-    assert "the server did not answer as it should" in done.stderr and "Sign in" not in done.stderr
+    told = "give its --api-key" if status == 401 else "the server did not answer as it should"
+    assert told in done.stderr and "Sign in" not in done.stderr
 
 
 def test_a_score_file_that_cannot_be_used_is_named(server, questions, tmp_path):
@@ -235,13 +260,6 @@ def test_a_score_file_that_cannot_be_used_is_named(server, questions, tmp_path):
         done = run(server.base_url, questions, resume=tmp_path / name)
         assert done.exit_code == 2
         assert told in done.stderr
-
-
-def test_questions_that_nothing_changes_measure_nothing(server, tmp_path):
-    server.script = [servers.speaking(servers.reads_everything)]
-    done = run(server.base_url, servers.write(tmp_path / "one.jsonl", servers.moved_questions(1)))
-    assert done.exit_code == 2
-    assert "The engine changed none of these questions, so nothing was asked." in done.stdout
 
 
 def test_likelihoods_that_a_server_has_not(server, questions):

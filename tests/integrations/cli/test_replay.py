@@ -36,6 +36,34 @@ def test_json(files: list[str], mode: str, strategy: str):
     assert (figures["contexts"], figures["tokens"], figures["note_tokens"]) == (3, 800, 0)
     assert figures["reused_tokens"] == (0 if strategy == "none" else 400)
     assert figures["reuse"] == figures["net_reuse"]
+    assert figures["retrieval_order"] == {"tokens": 800, "reused_tokens": 0, "reuse": 0.0}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--mode", "online", "--note", "compact"],
+        ["--mode", "window", "--window", "2", "--kv-block", "64"],
+        ["--strategy", "paper", "--schedule", "paper", "--cache-tokens", "150"],
+        ["--mode", "online", "--identity", "text", "--top-k", "2"],
+        ["--mode", "online", "--top-k", "2", "--candidates", "3", "--pinned", "1"],
+    ],
+    ids=" ".join,
+)
+def test_the_baseline_is_the_same_cache_in_retrieval_order(tmp_path: Path, options: list[str]):
+    corpus, trace = tmp_path / "corpus.jsonl", tmp_path / "trace.jsonl"
+    texts = {"a": "x" * 400, "b": "y" * 404, "c": "z" * 800, "d": "x" * 400}
+    corpus.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
+    trace.write_text("".join(json.dumps({"doc_ids": list(ids)}) + "\n" for ids in ("ab", "acb", "dba", "abd", "cab")))
+    files = [str(trace), "--corpus", str(corpus)]
+    found = json.loads(run(*files, *options, "--json").stdout)["retrieval_order"]
+    named = dict(zip(options[::2], options[1::2], strict=True))
+    kept = [part for name in ("--kv-block", "--cache-tokens", "--identity", "--top-k") if name in named
+            for part in (name, named[name])]  # fmt: skip
+    plain = json.loads(run(*files, *kept, "--strategy", "none", "--mode", "online", "--json").stdout)
+    assert found == {name: plain[name] for name in found}
+    assert found["reused_tokens"] > 0
+    assert f"{found['reuse']:.1%}" in run(*files, *options).stdout
 
 
 def test_the_size_of_a_window(files: list[str]):

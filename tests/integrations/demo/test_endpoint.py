@@ -59,6 +59,13 @@ def test_a_server_that_refuses_everything_is_no_endpoint(server: ChatServer, sta
     assert len(server.requests) == asked
 
 
+def test_a_model_that_is_not_served_is_named(server: ChatServer) -> None:
+    server.script, server.models = [refusing(404)], saying('{"data": [{"id": "right"}]}', 200)
+    with pytest.raises(ConfigError, match="--model 'wrong' is not served at .*: 'right'$"):
+        with remote(server.base_url, "wrong", None, 7):
+            pytest.fail("it has no such model")
+
+
 @pytest.mark.parametrize("model", ["m", None])
 def test_nobody_there_is_no_endpoint(model: str | None) -> None:
     with pytest.raises(ConfigError, match="--base-url http://127.0.0.1:9/v1 does not answer"):

@@ -1,5 +1,7 @@
 """The doctor on real LangChain pipelines: the prompt shapes of the docs, and what is wrong with each."""
 
+from functools import partial
+
 import pytest
 
 from contextpilot_core.errors import RequestError
@@ -126,6 +128,43 @@ def test_langchain_agent_with_tools_extends_its_prompt(lc):
     diagnosis = probe(agent, QUERIES)
     assert [f.kind for f in diagnosis.pairs[0].findings] == ["appended"]
     assert [f.kind for f in diagnosis.pairs[2].findings] == ["appended"]
+    (remark,) = diagnosis.remarks
+    assert remark.startswith(
+        "results of the tool 'trees' stay as they are, and are not de-duplicated: they bring no doc"
+    )
+    assert f"Note: {remark}." in diagnosis.explain()
+    assert not any(text[:20] in diagnosis.explain() for text in TEXTS.values())
+
+
+def test_langchain_tool_results_that_can_be_taken_apart_are_not_remarked(lc):
+    require("langchain")
+    from langchain.agents import create_agent
+    from langchain_core.messages import AIMessage, ToolMessage
+    from langchain_core.tools import tool
+
+    from contextpilot_integrations.langchain import create_contextpilot_retriever_tool
+    from tests.integrations.langchain_fakes import Recorder
+
+    @tool
+    def length(query: str) -> str:
+        """Measure."""
+        return str(len(query))
+
+    @tool(response_format="content_and_artifact")
+    def shortened(query: str):
+        """Find, and show the beginnings."""
+        found = lc.retriever().invoke(query)
+        return "\n".join(each.page_content[:9] for each in found), found
+
+    def answer(name, messages):
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("So.")
+        return AIMessage("", tool_calls=[{"name": name, "args": {"query": messages[-1].content}, "id": "1"}])
+
+    found = create_contextpilot_retriever_tool(lc.retriever(), "trees", "Finds texts about trees.")
+    for name, remarks in (("trees", 0), ("length", 0), ("shortened", 1)):
+        model = Recorder(answer=partial(answer, name))
+        assert len(record(create_agent(model, [found, length, shortened]), QUERIES).remarks) == remarks
 
 
 def test_langchain_config_reaches_the_chain(lc):

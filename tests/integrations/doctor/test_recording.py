@@ -29,6 +29,13 @@ def test_documents_are_kept_once_in_the_order_of_their_first_retrieval():
     assert recorder.recording().documents == ("B", "A")
 
 
+def test_remarks_are_kept_once():
+    recorder = Recorder()
+    for remark in ("one", "two", "one"):
+        recorder.remark(remark)
+    assert recorder.recording().remarks == ("one", "two")
+
+
 def test_a_recording_does_not_change_with_what_comes_later():
     recorder = Recorder()
     recorder.prompt("first")

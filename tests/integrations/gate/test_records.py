@@ -23,10 +23,19 @@ def test_another_file_is_refused_and_left_alone(tmp_path, text):
 
 def test_other_settings_are_named(tmp_path):
     path = tmp_path / "s.jsonl"
-    ScoreFile(path, {"model": "a", "metric": "f1"})
+    ScoreFile(path, {"model": "a", "metric": "f1"}).add(record(0))
+    before = path.read_text()
     with pytest.raises(ConfigError, match=r"other settings \(model\)"):
         ScoreFile(path, {"model": "b", "metric": "f1"})
-    assert json.loads(path.read_text()) == {"settings": {"model": "a", "metric": "f1"}}
+    assert path.read_text() == before
+
+
+def test_a_file_without_a_record_is_begun_again(tmp_path):
+    """A first run may have had a wrong model, and ended with the first question."""
+    path = tmp_path / "s.jsonl"
+    ScoreFile(path, {"model": "a", "metric": "f1"})
+    ScoreFile(path, {"model": "b"}).add(record(0))
+    assert list(ScoreFile(path, {"model": "b"}).records) == ["k0"]
 
 
 def record(number, score=1 / 3):
@@ -60,7 +69,7 @@ def test_only_the_line_that_broke_off_is_lost(tmp_path):
 
 def test_settings_that_are_absent_or_new_are_named_too(tmp_path):
     path = tmp_path / "s.jsonl"
-    ScoreFile(path, {"model": "a", "metric": "f1"})
+    ScoreFile(path, {"model": "a", "metric": "f1"}).add(record(0))
     with pytest.raises(ConfigError, match=r"other settings \(answer_tokens, metric\)"):
         ScoreFile(path, {"model": "a", "answer_tokens": 5})
 

@@ -27,6 +27,7 @@ from llama_index.core.chat_engine.multi_modal_context import MultiModalContextCh
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult  # noqa: E402
 from llama_index.core.indices.query.query_transform.base import StepDecomposeQueryTransform  # noqa: E402
 from llama_index.core.llms.mock import MockFunctionCallingLLM  # noqa: E402
+from llama_index.core.postprocessor import LongContextReorder, SimilarityPostprocessor  # noqa: E402
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate  # noqa: E402
 from llama_index.core.query_engine import (  # noqa: E402
     CitationQueryEngine,
@@ -363,3 +364,22 @@ def test_a_chat_template_may_hold_the_note():
 
 def test_all_modes_of_the_framework_are_here():
     assert {mode.value for mode in ResponseMode} <= set(NOTED)
+
+
+@pytest.mark.parametrize(
+    ("placed", "expected"),
+    [
+        (lambda hook: [ContextPilotPostprocessor(engine=hook.engine), hook], True),
+        (lambda hook: [SimilarityPostprocessor(similarity_cutoff=0.65), hook], True),
+        (lambda hook: [hook, SimilarityPostprocessor(similarity_cutoff=0.75)], False),
+        (lambda hook: [hook, LongContextReorder()], False),
+    ],
+    ids=["two hooks", "a cut before", "a cut behind", "another order behind"],
+)
+def test_a_note_holds_for_what_stands_in_the_prompt(placed, expected):
+    made = Setup(hooked=True, noted=True)
+    made.hooks = placed(made.hook)
+    ask = made.engine().query
+    for key in TABLE:
+        ask(f"{key} what?")
+    assert any(NOTE.search(prompt) for prompt in made.prompts) == expected

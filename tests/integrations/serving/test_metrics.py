@@ -150,6 +150,9 @@ def test_the_hit_rate_is_unknown_before_the_first_report():
     assert hit_rate(engine.stats()) == 0.0
     engine.observe(engine.plan(TEXTS), Served(prompt_tokens=400, cached_tokens=200))
     assert hit_rate(engine.stats()) == 0.25
+    for _ in range(9):
+        engine.observe(engine.plan(TEXTS), Served(prompt_tokens=4, cached_tokens=10**9))
+    assert 0 <= hit_rate(engine.stats()) <= 1
 
 
 def test_without_the_package_the_extra_is_named():

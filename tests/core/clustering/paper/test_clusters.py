@@ -1,5 +1,7 @@
 """The paper's strategy: hierarchical clustering by distance."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -13,6 +15,24 @@ from contextpilot_core.errors import TooManyContextsError
 from tests.core.plain_distance import distance
 
 ALPHA = 0.007
+
+PLANS = """
+import sys
+from contextpilot_core import ContextRequest, EngineConfig, ReuseEngine
+import contextpilot_core.replay, contextpilot_core.diagnose, contextpilot_core.testing
+loaded = [any(name.partition(".")[0] == "scipy" for name in sys.modules)]
+for strategy in ("greedy", "none", "paper"):
+    engine = ReuseEngine(EngineConfig(strategy=strategy))
+    engine.plan_batch([ContextRequest(blocks=blocks) for blocks in (["a", "b"], ["b", "c"], ["c", "a"])])
+    engine.plan(["b", "a"])
+    loaded.append("scipy.cluster.hierarchy" in sys.modules)
+print(loaded)
+"""
+
+
+def test_the_clustering_library_is_loaded_for_this_strategy_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", PLANS], capture_output=True, text=True)
+    assert done.stdout == "[False, False, False, True]\n", done.stderr
 
 
 def test_paper_orders_lists_of_one_set_alike() -> None:

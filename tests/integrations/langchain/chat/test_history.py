@@ -8,13 +8,14 @@ import pytest
 
 from contextpilot_core import ContextBlock
 from contextpilot_core.errors import ConfigError
-from contextpilot_integrations.serving.chat import Asked, Entry
+from contextpilot_integrations.serving.chat import Asked, Entry, Held
 from tests.conftest import require
 
 require("langchain_core")
 
 from langchain_core.messages import (  # noqa: E402
     AIMessage,
+    AIMessageChunk,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -156,10 +157,11 @@ def test_a_store_of_ones_own_is_taken_even_when_it_counts_as_false():
 @pytest.mark.parametrize("store", [MemoryHistory, lambda: Stored([])], ids=["sync", "async"])
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["save", "asave"])
 def test_a_turn_is_appended_or_replaces_everything(store, asynchronous):
-    history = store()
+    history, held = store(), Held((None, 0))
 
     def keep(*arguments):
-        return asyncio.run(asave(history, *arguments)) if asynchronous else save(history, *arguments)
+        run = asyncio.run(asave(history, *arguments, held)) if asynchronous else save(history, *arguments, held)
+        assert run is None
 
     keep([HumanMessage("a"), AIMessage("b")], False)
     keep([HumanMessage("c")], False)
@@ -168,6 +170,26 @@ def test_a_turn_is_appended_or_replaces_everything(store, asynchronous):
     assert len(history.messages) == 3
     keep([HumanMessage("d")], True)
     assert [message.content for message in history.messages] == ["d"]
+    held.void()
+    keep([HumanMessage("e")], True)  # the session was reset meanwhile
+    assert [message.content for message in history.messages] == ["d"]
+
+
+@pytest.mark.parametrize("store", [MemoryHistory, lambda: Stored([])], ids=["sync", "async"])
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["save", "asave"])
+def test_what_is_saved_while_its_session_is_reset_does_not_stay(store, asynchronous):
+    history, held = store(), Held((None, 0))
+    add = history.add_messages
+
+    def slow(messages):
+        held.void()
+        history.clear()
+        add(messages)
+
+    history.add_messages = slow
+    arguments = history, [HumanMessage("a"), AIMessage("b")], False, held
+    asyncio.run(asave(*arguments)) if asynchronous else save(*arguments)
+    assert history.messages == []
 
 
 # --- messages and entries ------------------------------------------------------------------------------------------
@@ -178,6 +200,7 @@ def test_a_turn_is_appended_or_replaces_everything(store, asynchronous):
     [
         (HumanMessage("t"), "user"),
         (AIMessage("t"), "assistant"),
+        (AIMessageChunk("t"), "assistant"),
         (SystemMessage("t"), "system"),
         (ToolMessage("t", tool_call_id="1"), "tool"),
         (HumanMessage([{"type": "text", "text": "t"}]), "user"),

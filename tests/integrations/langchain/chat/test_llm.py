@@ -2,7 +2,7 @@
 
 import pytest
 
-from contextpilot_core import ReuseEngine
+from contextpilot_core import RequestError, ReuseEngine
 from contextpilot_integrations.serving.chat import Tenants, Usage
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 from tests.conftest import require
@@ -47,6 +47,18 @@ def test_options_of_a_call_stand_above_bindings_and_these_above_the_model():
 )
 def test_the_answer_has_its_limit_from_the_call(options, tokens):
     assert model_call(Recorder(), options, None, "n").answer_tokens == tokens
+
+
+class Many(Recorder):
+    n: int | None = 2
+
+
+def test_one_answer_alone_is_asked_for():
+    bound = WithOptions(extra_body={"n": 3})
+    for llm, options in ((Recorder(), {"n": 2}), (Recorder().bind(n=2), {}), (Many(), {}), (bound, {})):
+        with pytest.raises(RequestError, match="leave n out"):
+            model_call(llm, options, TENANTS, "n")
+    assert model_call(Many(), {"n": 1}, None, "n").arguments == {"n": 1}
 
 
 def test_the_callers_options_are_not_changed():

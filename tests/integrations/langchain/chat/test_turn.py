@@ -112,6 +112,21 @@ def test_an_answer_with_tool_calls_is_not_kept():
     assert turn_of("what?", "D1").added(AIMessage("", tool_calls=[call])) == []
 
 
+@pytest.mark.parametrize(
+    "content", ["", " \n", [], [{"type": "thinking", "thinking": "Hm."}], [{"type": "text", "text": ""}]]
+)
+def test_an_answer_that_says_nothing_is_not_kept(content):
+    assert turn_of("what?", "D1").added(AIMessage(content, response_metadata={"finish_reason": "length"})) == []
+
+
+def test_a_refusal_is_kept_as_what_was_said():
+    answer = AIMessage("", additional_kwargs={"refusal": "I can't."}, id="a")
+    _, kept = turn_of("what?", "D1").added(answer)
+    assert (kept.content, kept.id, answer.content) == ("I can't.", "a", "")
+    both = AIMessage("Well.", additional_kwargs={"refusal": "I can't."})
+    assert turn_of("what?", "D1").added(both)[1] is both
+
+
 def test_documents_with_a_renderer_are_kept_with_what_it_reads():
     engine = ReuseEngine(EngineConfig(renderer=lambda block: f"{block.metadata['source']}: {block.text}"))
     question, _ = turn_of("what?", "D1", engine=engine).added(AIMessage("ok"))

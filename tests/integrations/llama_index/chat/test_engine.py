@@ -544,6 +544,17 @@ def test_what_the_server_reports_corrects_the_count(talk):
     assert len(chat.llm.messages[-1]) == 1
 
 
+@pytest.mark.parametrize("options", [{"n": 2}, {"extra_body": {"n": 2}}])
+def test_more_than_one_answer_is_refused(options, talk):
+    class Options(Recorder):
+        additional_kwargs: dict = options
+
+    chat = talk(llm=Options())
+    with pytest.raises(RequestError, match="n=2 .* leave n out"):
+        chat("qA one")
+    assert (chat.prompts, chat.history, chat.engine.stats().planned) == ([], [], 0)
+
+
 # --- failures and streams
 
 

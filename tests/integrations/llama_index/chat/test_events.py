@@ -6,12 +6,15 @@ from contextpilot_core import ReuseEngine
 from tests.conftest import require
 
 require("llama_index.core")
+require("llama_index.llms.openai_like")
 
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler  # noqa: E402
+from llama_index.llms.openai_like import OpenAILike  # noqa: E402
 from llama_index_instrumentation import get_dispatcher  # noqa: E402
 from llama_index_instrumentation.dispatcher import instrument_tags  # noqa: E402
 
 from contextpilot_integrations.llama_index import TurnEvent  # noqa: E402
+from tests.integrations.chat_server import chat_server, reporting  # noqa: E402
 from tests.integrations.llama_index_chats import WAYS, Chat  # noqa: E402
 from tests.integrations.llama_index_fakes import D1, Recorder  # noqa: E402
 
@@ -63,3 +66,24 @@ def test_every_answer_tells_its_figures(way, heard):
 def test_what_was_not_reported_is_unknown(heard):
     Chat(llm=Recorder(raw={"usage": {"prompt_tokens": 200, "prompt_tokens_details": None}}))("qA what?")
     assert (heard[0].prompt_tokens, heard[0].reported, heard[0].hit_rate) == (200, None, None)
+
+
+@pytest.mark.parametrize("way", ["stream_chat", "astream_chat"])
+@pytest.mark.parametrize("last", [[], [None]], ids=["the last piece, too", "all but the last"])
+def test_a_server_that_reports_with_every_piece_is_counted_once(way, last, heard):
+    used = {"prompt_tokens": 200, "prompt_tokens_details": {"cached_tokens": 150}}
+    with chat_server() as server:
+        server.script = [
+            reporting(*[{**used, "completion_tokens": n, "total_tokens": 200 + n} for n in (1, 2, 3)], *last)
+        ]
+        extra = {"stream_options": {"include_usage": True}}
+        llm = OpenAILike(
+            model="m", api_base=server.base_url, api_key="-", is_chat_model=True, max_retries=0, additional_kwargs=extra
+        )
+        chat = Chat(way, llm=llm, engine=ReuseEngine())
+        for question in ("qA what?", "qB what?"):
+            chat(question)
+    if chat.loop:
+        chat.loop.close()
+    assert [(event.prompt_tokens, event.reported, event.hit_rate) for event in heard] == [(200, 150, 0.75)] * 2
+    assert chat.chats.last_usage.completion_tokens == 3

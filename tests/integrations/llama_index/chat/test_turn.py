@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from contextpilot_core import EngineConfig, RequestError, ReuseEngine
-from contextpilot_integrations.serving.chat import Setting, Usage
+from contextpilot_integrations.serving.chat import Held, Setting, Usage
 from tests.conftest import require
 
 require("llama_index.core")
 
-from llama_index.core.base.llms.types import ChatMessage  # noqa: E402
+from llama_index.core.base.llms.types import ChatMessage, TextBlock, ThinkingBlock  # noqa: E402
 from llama_index.core.memory import ChatMemoryBuffer, Memory  # noqa: E402
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo  # noqa: E402
 
@@ -23,6 +23,7 @@ from tests.integrations.llama_index_fakes import D1, D2, D3, node, texts, uncopy
 
 SYSTEM = ChatMessage(role="system", content="Be brief.")
 OK = ChatMessage(role="assistant", content="ok")
+HELD = Held((None, 0))
 
 
 def turn_of(question, *documents, stored=(), engine=None, room=100_000, prefix=(SYSTEM,), template=None, **setting):
@@ -134,9 +135,9 @@ def test_the_memory_gets_a_turn_whole(kind, asynchronous):
 
     def answered(turn):
         if asynchronous:
-            loop.run_until_complete(TurnMemory(memory, turn).aput(OK))
+            loop.run_until_complete(TurnMemory(memory, turn, HELD).aput(OK))
             return loop.run_until_complete(memory.aget_all())
-        TurnMemory(memory, turn).put(OK)
+        TurnMemory(memory, turn, HELD).put(OK)
         return memory.get_all()
 
     first = turn_of("one", D1)
@@ -146,6 +147,32 @@ def test_the_memory_gets_a_turn_whole(kind, asynchronous):
     third = turn_of("three", D1, stored=[second.user, OK])  # the application cut the first
     assert third.rewritten
     assert [question_of(message) for message in answered(third)] == ["two", "ok", "three", "ok"]
+    loop.close()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("rewritten", [False, True])
+@pytest.mark.parametrize("kind", [ChatMemoryBuffer, Memory])
+def test_the_memory_gets_nothing_of_a_turn_that_is_none(kind, rewritten, asynchronous):
+    memory, loop, held = kind.from_defaults(token_limit=100_000), asyncio.new_event_loop(), Held((None, 0))
+    first = turn_of("one", D1)
+    last = turn_of("two", D1, stored=[first.user, OK])
+    turn = turn_of("three", D1, stored=[last.user, OK] if rewritten else [first.user, OK])
+    assert turn.rewritten is rewritten
+    gets = TurnMemory(memory, turn, held)
+
+    def kept(answer):
+        if asynchronous:
+            loop.run_until_complete(gets.aput(answer))
+            return loop.run_until_complete(memory.aget_all())
+        gets.put(answer)
+        return memory.get_all()
+
+    assert kept(ChatMessage(role="assistant", content=None)) == []
+    assert kept(ChatMessage(role="assistant", content=" \n")) == []
+    assert kept(ChatMessage(role="assistant", blocks=[ThinkingBlock(content="Hm."), TextBlock(text="")])) == []
+    held.void()
+    assert kept(OK) == []
     loop.close()
 
 

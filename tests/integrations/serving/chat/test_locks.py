@@ -31,9 +31,9 @@ def test_nobodys_session_is_never_held():
     locks = TurnLocks()
 
     async def three():
-        async with locks.ahold(None) as keep, locks.ahold(None):
+        async with locks.ahold(None) as held, locks.ahold(None):
             with locks.hold(None):
-                keep()
+                held.keep()
                 return locks._seats
 
     assert asyncio.run(three()) == {}
@@ -265,9 +265,9 @@ def _held_until(locks, held, release):
 def test_who_reads_a_stream_on_has_its_session():
     locks = TurnLocks()
     holding = locks.hold("u")
-    keep = in_thread(holding.__enter__)
+    reading = in_thread(holding.__enter__)
     with pytest.raises(RequestError):
-        keep()  # read on here
+        reading.keep()  # read on here
         locks.hold("u").__enter__()
     held, release = threading.Event(), threading.Event()
     release.set()
@@ -285,10 +285,10 @@ def test_two_tasks_of_one_loop_pass_a_session_on():
     locks, order = TurnLocks(), []
 
     async def turn(name):
-        async with locks.ahold("u") as keep:
+        async with locks.ahold("u") as held:
             order.append(f"{name} has it")
             await asyncio.sleep(0)
-            keep()
+            held.keep()
             order.append(f"{name} leaves it")
 
     async def both():
@@ -297,3 +297,156 @@ def test_two_tasks_of_one_loop_pass_a_session_on():
     asyncio.run(both())
     assert order == [f"{name} {what}" for name in "abc" for what in ("has it", "leaves it")]
     assert locks._seats == {}
+
+
+def test_a_stream_that_is_handed_to_another_thread_is_waited_for_at_once():
+    """Between the last piece read here and the first one read there, the session seems to be held here."""
+    locks = TurnLocks()
+    holding, begun = locks.hold("u"), threading.Event()
+    reading = holding.__enter__()
+
+    def read_on():
+        begun.wait(20)
+        time.sleep(0.02)
+        reading.keep()
+        holding.__exit__(None, None, None)
+
+    thread = threading.Thread(target=read_on)
+    thread.start()
+    begun.set()
+    with locks.hold("u") as held:
+        assert held.is_current
+    thread.join(20)
+    assert locks._seats == {}
+
+
+def test_a_stream_that_is_handed_to_another_task_is_waited_for_at_once():
+    locks = TurnLocks()
+
+    async def scenario():
+        holding = locks.ahold("u")
+        reading = await holding.__aenter__()
+
+        async def read_on():
+            reading.keep()
+            await holding.__aexit__(None, None, None)
+
+        reader = asyncio.create_task(read_on())
+        async with locks.ahold("u"):
+            await reader
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+    assert locks._seats == {}
+
+
+def test_a_dropped_generator_is_closed_by_the_loop_before_the_next_turn():
+    locks = TurnLocks()
+
+    async def inner():
+        async with locks.ahold("u"):
+            yield 1
+            yield 2
+
+    async def outer():  # as pipelines wrap streams
+        async for piece in inner():
+            yield piece
+
+    async def scenario():
+        async for _ in outer():
+            break
+        async with locks.ahold("u"):
+            return "had it"
+
+    assert asyncio.run(scenario()) == "had it"
+    assert locks._seats == {}
+
+
+def test_what_a_closed_event_loop_has_left_holds_up_nobody():
+    locks, kept = TurnLocks(), []
+
+    def begun():
+        loop, holding = asyncio.new_event_loop(), locks.ahold("u")
+        kept.append(holding)
+        loop.run_until_complete(asyncio.wait_for(holding.__aenter__(), 5))
+        loop.close()
+
+    begun()
+    with locks.hold("u"):
+        asyncio.run(_left(kept.pop()))  # it may still end, and takes nothing from whoever has the session now
+        assert locks.is_held(("default", "u"))
+    begun()
+    assert asyncio.run(_turn(locks)) == "had it"
+    assert locks._seats == {}
+
+
+def test_a_task_does_not_wait_for_a_stream_of_a_loop_that_rests_in_its_thread():
+    locks, resting = TurnLocks(), asyncio.new_event_loop()
+    holding = locks.ahold("u")
+    resting.run_until_complete(holding.__aenter__())
+    with pytest.raises(RequestError, match="would never end"):
+        asyncio.run(asyncio.wait_for(_turn(locks), 20))
+    resting.run_until_complete(holding.__aexit__(None, None, None))
+    resting.close()
+    assert asyncio.run(_turn(locks)) == "had it"
+
+
+async def _left(holding):
+    await holding.__aexit__(None, None, None)
+
+
+# --- sessions that are reset under way -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["never", "before", "while", "elsewhere"])
+def test_a_turn_is_not_recorded_when_its_session_was_reset(when):
+    locks, kept = TurnLocks(), ["old"]
+
+    def reset():
+        locks.void("u", "tenant" if when == "elsewhere" else "default")
+        kept.clear()
+
+    def save():
+        kept.append("turn")
+        if when == "while":
+            reset()
+            kept.append("put back")  # as a store that writes slowly
+
+    async def asave():
+        save()
+
+    async def aclear():
+        kept.clear()
+
+    async def turn():
+        async with locks.ahold("u") as held:
+            if when in ("before", "elsewhere"):
+                reset()
+            await held.arecord(asave, aclear)
+
+    with locks.hold("u") as held:
+        if when in ("before", "elsewhere"):
+            reset()
+        held.record(save, kept.clear)
+    expected = {"never": ["old", "turn"], "elsewhere": ["turn"]}.get(when, [])
+    assert kept == expected
+    kept[:] = ["old"]
+    asyncio.run(turn())
+    assert kept == expected
+
+
+def test_what_is_put_into_a_session_after_its_reset_stays():
+    locks, kept = TurnLocks(), ["old"]
+    with locks.hold("u") as held:
+        locks.void("u")
+        kept[:] = ["a greeting"]
+        held.record(lambda: kept.append("turn"), kept.clear)
+    assert kept == ["a greeting"]
+
+
+def test_the_next_turn_of_a_session_that_was_reset_is_recorded():
+    locks = TurnLocks()
+    locks.void("u")  # nobody has it
+    with locks.hold("u"):
+        locks.void("u")
+    with locks.hold("u") as held, locks.hold(None) as nobodys:
+        assert held.is_current and nobodys.is_current

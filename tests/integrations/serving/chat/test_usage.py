@@ -55,3 +55,27 @@ def test_rates_of_the_unknown_are_unknown():
     assert Usage(prompt_tokens=10).hit_rate is None
     assert Usage(prompt_tokens=10).prefilled_tokens is None
     assert Usage(cached_tokens=0, prompt_tokens=0).hit_rate is None
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        openai_form({"cached_tokens": 10**15}),
+        {"usage": {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 64}}, "timings": {"cache_n": 3}},
+        {"usage": {"prompt_tokens": 5}, "timings": {"cache_n": 64, "prompt_n": 1}},
+        {"usage_metadata": {"input_tokens": 9, "input_token_details": {"cache_read": 10}}},
+        {"raw": {"usage": {"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 2}}}},
+    ],
+)
+def test_more_than_the_prompt_is_never_cached(response):
+    usage = read_usage(response)
+    assert (usage.hit_rate, usage.prefilled_tokens) == (1.0, 0)
+    assert usage.cached_tokens == usage.prompt_tokens
+
+
+def test_the_last_report_counts_and_nothing_is_added():
+    usage = Usage()
+    for piece in ({"usage": None}, openai_form({"cached_tokens": 64}), openai_form(None), {}):
+        usage = usage.updated(read_usage(piece))
+    assert usage == read_usage(openai_form({"cached_tokens": 64}))
+    assert usage.updated(Usage(completion_tokens=9)).completion_tokens == 9

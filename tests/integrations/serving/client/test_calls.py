@@ -14,6 +14,7 @@ from tests.integrations.serving.client.faces import (
     TEA,
     TEXT,
     Face,
+    openai,
     openai_client,
 )
 
@@ -201,6 +202,22 @@ def test_a_question_is_as_it_was_when_it_was_asked(server):
 def test_parts_may_be_a_tuple(chat, server):
     chat([], (TEXT,))
     assert server.requests[0]["messages"][0]["content"] == [TEXT]
+
+
+@pytest.mark.parametrize("options", [{"n": 2}, {"n": 0}, {"extra_body": {"n": 3}}])
+def test_more_than_one_answer_is_refused_and_one_is_not(chat, server, options):
+    with pytest.raises(RequestError, match="leave n out, and ask once for each answer"):
+        chat([TEA], "?", **options)
+    assert server.requests == []
+    assert chat.engine.stats().planned == 0
+    for one in (1, None, openai.NOT_GIVEN):
+        assert chat([TEA], "?", n=one).answer == "Hello there"
+
+
+def test_a_text_prompt_has_one_answer_too(chat, server):
+    with pytest.raises(RequestError, match="n=2"):
+        chat.complete([TEA], "?", n=2)
+    assert server.requests == []
 
 
 def test_the_callers_options_stay_as_they_are(server):

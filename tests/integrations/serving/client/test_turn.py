@@ -3,8 +3,8 @@
 import pytest
 
 from contextpilot_integrations.serving.client.client import ContextPilotClient
-from contextpilot_integrations.serving.client.turn import may_refuse
-from tests.integrations.chat_server import breaking_off, good, refusing
+from contextpilot_integrations.serving.client.turn import Wishes, may_refuse
+from tests.integrations.chat_server import breaking_off, completing, good, refusing, reporting
 from tests.integrations.serving.client.faces import (
     IMAGE,
     MILK,
@@ -112,20 +112,6 @@ def test_text_parts_hide_no_block_and_move_no_label(chat):
     assert result.plan.labels == (2, 3)
 
 
-def reporting(*usages):
-    """A stream whose chunks carry these usages, as servers with continuous statistics send them."""
-
-    def behave(exchange):
-        exchange.start()
-        exchange.chunk({"role": "assistant", "content": None})
-        for usage in usages:
-            exchange.chunk({"content": "so "}, usage=usage)
-        exchange.chunk({}, "stop")
-        exchange.end()
-
-    return behave
-
-
 def usage_of(cached, completion=1):
     return {"prompt_tokens": 100, "completion_tokens": completion, "prompt_tokens_details": {"cached_tokens": cached}}
 
@@ -201,11 +187,14 @@ def test_an_answer_with_any_finish_reason_is_remembered(chat, server, reason):
     assert chat.client.history("u") == (*result.prompt, {"role": "assistant", "content": "so"})
 
 
-def test_an_empty_answer_that_ended_is_a_turn_without_a_first_token(chat, server):
-    server.script = [streaming(({"role": "assistant"}, None), ({}, "stop"))]
+@pytest.mark.parametrize("delta", [{}, {"content": " \n"}, {"reasoning_content": "Hm, until max_tokens"}])
+def test_an_answer_that_says_nothing_is_no_turn(chat, server, delta):
+    server.script = [streaming(({"role": "assistant"}, None), (delta, None), ({}, "length")), good()]
     result = chat([TEA], "?", session_id="u")
-    assert (result.answer, result.ttft_ms) == ("", None)
-    assert contents(chat.client.history("u"))[1:] == [""]
+    assert (result.answer.strip(), result.finish_reason) == ("", "length")
+    assert chat.client.history("u") == ()
+    assert chat([TEA], "again?", session_id="u").plan.hints == ()
+    assert all(message["content"] for message in server.requests[-1]["messages"])
 
 
 @pytest.mark.parametrize("delta", [{"reasoning_content": "hm"}, {"reasoning": "hm"}, calling(0, id="a")[0]])
@@ -261,3 +250,128 @@ def test_which_errors_may_be_a_refusal_of_something_asked(server, status, refusa
 
 def test_an_error_without_a_status_is_no_refusal():
     assert not may_refuse(ConnectionError())
+
+
+# --- what is asked besides the answer ------------------------------------------------------------------------------
+
+
+class Refused(Exception):
+    status_code = 400
+
+
+ALL = ("usage", "token_ids")
+
+
+def test_without_acceptance_a_refusal_costs_one_wish_after_the_other():
+    wishes = Wishes("server", *ALL)
+    assert wishes.fewer(ALL, Refused("no")) == ("usage",)
+    assert wishes.fewer(("usage",), Refused("no")) == ()
+    assert wishes.fewer((), Refused("no")) is None
+    assert wishes.fewer(ALL, ConnectionError("no")) is None
+    assert wishes.present == ALL  # nothing is given up before something was accepted
+
+
+def test_the_field_that_a_refusal_names_goes_first():
+    wishes = Wishes("server", *ALL)
+    assert wishes.fewer(ALL, Refused("extra inputs are not permitted: stream_options")) == ("token_ids",)
+    assert wishes.fewer(ALL, Refused("unknown field return_token_ids")) == ("usage",)
+    assert wishes.fewer(("token_ids",), Refused("stream_options")) == ()  # it is not asked for
+
+
+def test_what_was_accepted_is_asked_for_ever_whatever_a_later_refusal_says(caplog):
+    wishes = Wishes("server", *ALL)
+    wishes.accepted(ALL)
+    assert wishes.fewer(ALL, Refused("stream_options")) is None
+    wishes.accepted(())  # a request that was under way
+    assert wishes.present == ALL
+    assert caplog.text == ""
+
+
+def test_what_is_given_up_is_said_once(caplog):
+    wishes = Wishes("replica 0 (host)", *ALL)
+    wishes.accepted(("token_ids",))
+    wishes.accepted(("token_ids",))
+    assert wishes.present == ("token_ids",)
+    assert caplog.messages == [
+        "replica 0 (host) refuses stream_options: its usage, and with it the hit rate, stays unknown"
+    ]
+    wishes.accepted(ALL)  # a request that was under way shows that the refusal had another reason
+    assert wishes.present == ALL
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("message", ["context too long", "not because of stream_options"])
+def test_one_refusal_in_the_middle_switches_nothing_off(chat, server, status, message):
+    server.script = [good(), refusing(status, message), good()]
+    chat([TEA], "one")
+    with pytest.raises(openai.APIStatusError, match=message):
+        chat([TEA], "two")
+    chat([TEA], "three")
+    assert ["stream_options" in request for request in server.requests] == [True] * 3
+    assert chat.engine.stats().in_flight == 0
+
+
+def test_a_refusal_of_the_first_request_for_another_reason_switches_nothing_off(chat, server):
+    server.script = [refusing(400, "context too long")] * 2 + [good()]
+    with pytest.raises(openai.BadRequestError, match="context too long"):
+        chat([TEA], "one")
+    assert chat([TEA], "two").usage.cached_tokens == 64
+    assert ["stream_options" in request for request in server.requests] == [True, False, True]
+
+
+def test_text_prompts_and_chats_know_the_same_of_their_server(chat, server):
+    server.script = [good(), refusing(400), completing("so")]
+    chat([TEA], "one")
+    with pytest.raises(openai.BadRequestError):
+        chat.complete([TEA], "two")
+    assert chat.complete([TEA], "three").usage.cached_tokens == 64
+    assert len(server.requests) == 3
+
+
+# --- pieces on the wire --------------------------------------------------------------------------------------------
+
+
+def test_thoughts_are_in_the_message_and_not_in_the_history(chat, server):
+    server.script = [streaming(({"reasoning_content": "Hm."}, None), ({"content": "so"}, None), ({}, "stop"))]
+    result = chat([TEA], "?", session_id="u")
+    assert result.message == {"role": "assistant", "content": "so", "reasoning_content": "Hm."}
+    assert (result.answer, chat.client.history("u")[-1]) == ("so", {"role": "assistant", "content": "so"})
+
+
+def test_a_refusal_is_an_answer(chat, server):
+    server.script = [streaming(({"content": None, "refusal": "I "}, None), ({"refusal": "can't."}, None), ({}, "stop"))]
+    pieces, stream = chat.stream([TEA], "?", session_id="u")
+    assert (pieces, stream.result.answer) == (["I ", "can't."], "I can't.")
+    assert stream.result.message["refusal"] == "I can't."
+    assert chat.client.history("u")[-1] == {"role": "assistant", "content": "I can't."}
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [{"delta": {"content": "so"}, "finish_reason": "stop"}],
+        [{"index": None, "delta": {"content": [{"type": "text", "text": "so"}]}, "finish_reason": "stop"}],
+        [{"index": 1, "delta": {"content": "no"}}, {"index": 0, "delta": {"content": "so"}, "finish_reason": "stop"}],
+    ],
+    ids=["no index", "null, and parts", "another one first"],
+)
+def test_a_choice_without_an_index_is_the_first(chat, server, choices):
+    def behave(exchange):
+        exchange.start()
+        exchange.chunk({}, choices=[{"index": 0, "delta": None, "finish_reason": None}])
+        exchange.chunk({}, choices=None)
+        exchange.chunk({}, choices=choices)
+        exchange.end()
+
+    server.script = [behave]
+    result = chat([TEA], "?", session_id="u")
+    assert (result.answer, result.finish_reason) == ("so", "stop")
+    assert contents(chat.client.history("u"))[1:] == ["so"]
+
+
+def test_a_server_that_reports_more_cached_than_the_prompt_has_is_bounded(chat, server):
+    server.script = [good(usage=usage_of(250))]
+    result = chat([TEA], "?", session_id="u")
+    assert (result.usage.hit_rate, result.usage.prefilled_tokens) == (1.0, 0)
+    assert result.observation.reported == 100
+    assert chat.engine.stats().reported_tokens == 100

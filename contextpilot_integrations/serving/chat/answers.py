@@ -1,0 +1,35 @@
+"""What an answer is to a conversation: whether there is something to keep of it, and that there is one of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from contextpilot_core import RequestError
+
+_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
+
+
+def says_something(content: object) -> bool:
+    """Tell whether the content of an answer is more than nothing, white space or thoughts.
+
+    An answer that is not (cut off while it thought, or filtered) is no turn: servers refuse a history with an empty
+    message, and so every later question. ``content``: a str, or a list of parts, each a str or a mapping.
+    """
+    if isinstance(content, str):
+        return bool(content.strip())
+    if isinstance(content, Mapping):
+        kind = content.get("type")
+        return kind not in _THOUGHTS and ("text" not in content or says_something(content["text"]))
+    return isinstance(content, (list, tuple)) and any([says_something(part) for part in content])
+
+
+def refuse_more_than_one(options: Mapping[str, Any]) -> None:
+    """Check how many answers the options of a request ask for. Raises `RequestError` for other than one.
+
+    A conversation goes on from one answer, and the pieces of several would be mixed.
+    """
+    for n in (options.get("n"), (options.get("extra_body") or {}).get("n")):
+        if isinstance(n, (int, float, str)) and n != 1:
+            raise RequestError(
+                f"n={n!r} asks for other than one answer, and a conversation goes on from one; leave n out, and ask "
+                "once for each answer that you want (without a session, so that none is in another one's history)"
+            )
