@@ -171,3 +171,14 @@ def test_only_what_is_answered_over_the_passage_alone_is_asked_in_the_arms(asked
     model, prompts = Scripted(right=right), asked[0].trial.prompts
     scores = plain.ChoosingScorer(model).score(prompts, asked[0].trial.answers)
     assert list(scores) == model.arms == (list(prompts) if right else [plain_trials.ALONE])
+
+
+def test_the_committed_figures_follow_from_the_committed_scores(monkeypatch):
+    monkeypatch.delenv("CONTEXTPILOT_MODEL", raising=False)
+    committed = json.loads((RESULTS / "plain.json").read_text("utf-8"))
+    del committed["machine"]
+    made = json.loads(json.dumps(plain.measure()), parse_float=lambda text: round(float(text), 6))
+    assert made == json.loads(json.dumps(committed), parse_float=lambda text: round(float(text), 6))
+    asked = len((RESULTS / "plain.scores.jsonl").read_text("utf-8").splitlines()) - 1
+    assert sum(made["tried"].values()) == asked  # no score is of a question that is no longer asked
+    assert made["order"]["all"][EXACT]["questions"] >= 600
