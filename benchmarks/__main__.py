@@ -23,9 +23,10 @@ PARTS = {
     "vllm": "benchmarks.engines:measure_vllm",
     "llama_cpp": "benchmarks.engines:measure_llama_cpp",
     "quality": "benchmarks.quality:measure",
+    "plain": "benchmarks.plain:measure",
 }
 """part, and name of its results -> what measures it"""
-LONG = ("vllm", "llama_cpp", "quality")
+LONG = ("vllm", "llama_cpp", "quality", "plain")
 
 
 def main() -> None:

@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from contextpilot_core import ContextBlock, Message, Observation, Plan, PromptTokens, Source
@@ -37,7 +38,6 @@ class ChatResult:
     the server names them) if there are any.
     ``prompt``: what was sent: the messages, or the text of a text prompt.
     ``observation``: cached tokens, predicted when the prompt was planned and as the server reported them.
-    ``sources``: what every ``[Doc n]`` of the prompt stands for, of this turn and of all that it still shows.
     """
 
     answer: str
@@ -48,7 +48,12 @@ class ChatResult:
     finish_reason: str | None
     message: Message
     observation: Observation
-    sources: Mapping[int, Source]
+    turn: Turn = field(repr=False, compare=False)
+
+    @cached_property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for, of this turn and of all that it still shows."""
+        return self.turn.sources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +180,7 @@ class ClientTurn:
             finish_reason=self._finish_reason,
             message=message,
             observation=self._turn.observe(self._usage, tokens, self._extra(SALT)),
-            sources=self.sources,
+            turn=self._turn,
         )
 
     def _extra(self, name: str) -> Any:

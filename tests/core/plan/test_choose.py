@@ -129,7 +129,7 @@ def test_a_note_that_does_not_fit_its_limit_moves_nothing():
     long: list[str] = []
     choose(job, space.index, space.config, lambda text: long.append(text) or 100)
     assert job.order == (0, 1)
-    assert job.reason.endswith("the note costs 0")
+    assert job.reason.endswith("a KV block is 1")
     assert long[-1] == "Relevance: 2"
 
 
@@ -189,7 +189,7 @@ def test_a_proposal_with_a_promise_is_followed_though_nothing_is_cached():
     space = Space(note="none")
     job = space.choose(A, B, C, lead=(C,), promise=60)
     assert (job.order, job.expected_tokens) == ((2, 0, 1), 0)
-    assert job.reason == "moved blocks: 60 tokens from the cache instead of 0, a KV block is 1, the note costs 0"
+    assert job.reason == "moved blocks: 60 tokens from the cache instead of 0, a KV block is 1"
     assert space.choose(A, B, C, lead=(C,)).order == (0, 1, 2)
 
 
