@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
+
 from contextpilot_core.prompt.boundaries import is_structured, whole_words
 from contextpilot_core.prompt.winnowing import CERTAIN, GRAM, scan
 from contextpilot_core.tokens import TokenCounter
@@ -20,6 +22,8 @@ MAX_PARAGRAPHS = 4096
 MIN_SPAN = CERTAIN + 1
 
 _CANDIDATES = 8
+_PLACES = 64
+_HALF, _WORD = np.uint64(32), np.uint64(0xFFFFFFFF)
 _PATIENCE = 16
 _NEAR = 32
 _BLANK_LINES = re.compile(r"\n[ \t\r]*\n\s*")
@@ -41,30 +45,38 @@ def profile(text: str) -> MessageProfile:
     return MessageProfile(array("Q", sorted(marks)))
 
 
-def paragraph_keys(body: str) -> tuple[tuple[int, int], ...]:
-    """Return (checksum, offset) of every paragraph: what `shows_block` needs of a body, to be computed once."""
-    return tuple(_paragraphs(body, MAX_PARAGRAPHS + 1))
+class Paragraphs:
+    """Where the paragraphs of several messages start: tells which bodies stand among them as a whole.
 
-
-def shows_block(text: str, profile: MessageProfile, body: str, keys: Sequence[tuple[int, int]] | None = None) -> bool:
-    """Tell whether ``body`` stands in ``text`` whole, bounded by blank lines or the ends of the text.
-
-    The cost depends on the body, not on the text; the answer is verified on the text. A paragraph beyond the
-    profile's bound counts as absent. ``keys``: ``paragraph_keys(body)``, where the caller has them.
+    A body costs as much as it is long, however many messages there are; the answer is verified on their texts. A
+    paragraph beyond the bound of a profile counts as absent, and one that stands in many places is looked at in the
+    first of them only.
     """
-    if len(body) > len(text):
-        return False
-    keys = paragraph_keys(body) if keys is None else keys
-    rarest: list[int] = []
-    for checksum, within in keys:
-        marks = profile.paragraphs
-        first = bisect_left(marks, checksum << 32)
-        last = bisect_left(marks, (checksum + 1) << 32, first, min(len(marks), first + _CANDIDATES))
-        if first == last:
+
+    def __init__(self, messages: Sequence[tuple[MessageProfile, str]]) -> None:
+        self._texts = [text for _, text in messages]
+        marks = [np.frombuffer(profile.paragraphs, np.uint64) for profile, _ in messages]
+        joined = np.concatenate([np.empty(0, np.uint64), *marks])
+        order = np.argsort(joined >> _HALF, kind="stable")
+        self._checksums = (joined >> _HALF)[order]
+        self._offsets = (joined & _WORD)[order]
+        self._owners = np.repeat(np.arange(len(marks)), list(map(len, marks)))[order]
+
+    def show(self, body: str) -> bool:
+        """Tell whether ``body`` stands in a message whole, bounded by blank lines or the ends of the message."""
+        keys = list(_paragraphs(body, MAX_PARAGRAPHS + 1))
+        if not keys or not self._texts:
             return False
-        if not rarest or last - first < len(rarest):
-            rarest = [(mark & 0xFFFFFFFF) - within for mark in marks[first:last]]
-    return any(start >= 0 and text.startswith(body, start) and _bounded(text, start, body) for start in rarest)
+        checksums = np.array([checksum for checksum, _ in keys], np.uint64)
+        first = np.searchsorted(self._checksums, checksums, "left")
+        places = np.searchsorted(self._checksums, checksums, "right") - first
+        rarest = int(places.argmin())
+        start, within = int(first[rarest]), keys[rarest][1]
+        for place in range(start, start + min(int(places[rarest]), _PLACES)):
+            text, at = self._texts[self._owners[place]], int(self._offsets[place]) - within
+            if at >= 0 and text.startswith(body, at) and _bounded(text, at, body):
+                return True
+        return False
 
 
 def _paragraphs(text: str, most: int) -> Iterable[tuple[int, int]]:

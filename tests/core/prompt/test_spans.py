@@ -16,9 +16,8 @@ from contextpilot_core.prompt import spans as dedup
 from contextpilot_core.prompt.spans import (
     MAX_PARAGRAPHS,
     MIN_SPAN,
-    paragraph_keys,
+    Paragraphs,
     profile,
-    shows_block,
     sources_in,
     split_blocks,
 )
@@ -76,8 +75,10 @@ def replaced(segments: Segments) -> list[tuple[int, str]]:
 
 
 def shows(text: str, body: str) -> bool:
-    found = shows_block(text, profile(text), body)
-    assert shows_block(text, profile(text), body, paragraph_keys(body)) == found
+    found = Paragraphs([(profile(text), text)]).show(body)
+    others = [(profile(other), other) for other in ("", "another\n\nmessage", f"Z{body.strip()}")]
+    assert Paragraphs([*others, (profile(text), text), *others]).show(body) == found
+    assert not Paragraphs([]).show(body)
     return found
 
 
@@ -141,8 +142,9 @@ def test_d8_a_profile_is_bounded() -> None:
     text = "\n\n".join(f"paragraph {n}" for n in range(50_000))
     marks = profile(text)
     assert len(marks.paragraphs) == MAX_PARAGRAPHS
-    assert shows_block(text, marks, "paragraph 17\n\nparagraph 18")
-    assert not shows_block(text, marks, "paragraph 49999")  # beyond the bound: sent in full, nothing is lost
+    paragraphs = Paragraphs([(marks, text)])
+    assert paragraphs.show("paragraph 17\n\nparagraph 18")
+    assert not paragraphs.show("paragraph 49999")  # beyond the bound: sent in full, nothing is lost
 
 
 @given(st.lists(st.text(st.sampled_from("ab \n\t\r\u2028")), max_size=8), st.text(st.sampled_from("ab \n"), max_size=6))
