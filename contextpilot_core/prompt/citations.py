@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from contextpilot_core.checks import same
 from contextpilot_core.prompt.visible import Given, MessageRecord
 from contextpilot_core.types import ContextBlock, Source
 
@@ -72,7 +73,7 @@ def sources_of(messages: Iterable[Iterable[Shown]]) -> dict[int, Source]:
                 unclear.add(shown.label)
             known = blocks.setdefault(shown.label, [])
             for block in shown.blocks:
-                if not any(_same(block, other) for other in known):
+                if not any(same(block, other) for other in known):
                     known.append(block)
     return {
         label: Source(label=label, blocks=tuple(found))
@@ -90,10 +91,3 @@ def read_documents(record: MessageRecord, text: str) -> tuple[Shown, ...]:
 
 def _block(block: str | ContextBlock) -> ContextBlock:
     return ContextBlock(text=block) if isinstance(block, str) else block
-
-
-def _same(block: ContextBlock, other: ContextBlock) -> bool:
-    try:
-        return block is other or bool(block == other)
-    except (TypeError, ValueError):  # what stands in metadata may refuse to be compared
-        return False

@@ -79,13 +79,15 @@ Known = MessageRecord | ForeignRecord
 class Visible:
     """What the messages of one request show, in the order of the messages.
 
-    ``given``: what every message in ``shown`` was rendered from, None where only other processes know.
+    ``given``: what every message in ``shown`` was rendered from, None where only other processes know. ``named``: the
+    highest label that answers may name, although the messages no longer show what it stood for (0: none).
     """
 
     shown: tuple[tuple[MessageRecord, str], ...] = ()
     foreign: tuple[tuple[ForeignRecord, str | None], ...] = ()
     known: tuple[tuple[bytes, Known], ...] = ()
     given: tuple[Given | None, ...] = ()
+    named: int = 0
 
     @cached_property
     def unclear(self) -> frozenset[int]:
@@ -106,8 +108,8 @@ class Visible:
 
     @property
     def next_label(self) -> int:
-        """One more than the highest label that we rendered and that is visible; 1 without any."""
-        return 1 + max((record.highest for record, _ in self.shown), default=0)
+        """One more than the highest label that we rendered and that is visible, or named; 1 without any."""
+        return 1 + max([self.named, *[record.highest for record, _ in self.shown]])
 
     @cached_property
     def readable(self) -> tuple[tuple[MessageProfile, str], ...]:

@@ -95,6 +95,21 @@ def test_metadata_that_cannot_be_compared_do_no_harm():
     assert sources_of([(Shown(1, b"t", blocks),)])[1].blocks == blocks
 
 
+class Tensor:
+    """Refuses to be compared as those of PyTorch do."""
+
+    def __eq__(self, other):
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+
+    __hash__ = None
+
+
+def test_neither_do_those_that_refuse_in_their_own_way():
+    blocks = tuple(ContextBlock(text="tea", metadata={"vector": Tensor()}) for _ in range(2))
+    found = sources_of([(Shown(1, b"t", blocks),)])[1].blocks
+    assert [block is given for block, given in zip(found, blocks, strict=True)] == [True, True]
+
+
 def test_what_a_message_shows_is_read_from_it_where_nothing_else_is_known():
     cut = (Segment("mi"), Segment("lk", 1))
     runs = [(body_digest("tea"), 1, (Segment("tea"),)), (body_digest("milk"), 2, cut)]
