@@ -79,3 +79,10 @@ def test_the_last_report_counts_and_nothing_is_added():
         usage = usage.updated(read_usage(piece))
     assert usage == read_usage(openai_form({"cached_tokens": 64}))
     assert usage.updated(Usage(completion_tokens=9)).completion_tokens == 9
+
+
+def test_a_piece_that_tells_of_no_prompt_takes_nothing_back():
+    known = Usage(prompt_tokens=100, completion_tokens=3, cached_tokens=64)
+    assert known.updated(Usage(prompt_tokens=0, completion_tokens=0, cached_tokens=0)) == known
+    assert known.updated(Usage(prompt_tokens=0, completion_tokens=4)).completion_tokens == 4
+    assert Usage().updated(Usage(prompt_tokens=0, cached_tokens=0)).updated(known) == known
