@@ -11,7 +11,7 @@ from contextpilot_core.cache import BlockTable, Path, PrefixTree, View, Wanted
 from contextpilot_core.clustering import Lead, PaperTrees
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.plan.request import Job
-from contextpilot_core.prompt import Conversations, MessageRecord, Sections, Visible
+from contextpilot_core.prompt import Conversations, MessageRecord, Sections, Visible, label_lines
 from contextpilot_core.tokens import TokenCounter
 
 _AGAIN = 0.25
@@ -150,7 +150,7 @@ def look_up(
 
     Reads texts and asks the counter, so nobody holds a lock around it.
     """
-    visible = conversations.view(job.history)
+    visible = conversations.view(job.history, label_lines([*job.bodies, job.request.query]))
     hints = visible.hints(job.positions, job.bodies, job.digests, job.tokens, config, count)
     sent = [position for position in job.positions if position not in hints]
     head = list(_head(job, visible))

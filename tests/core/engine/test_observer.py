@@ -1,6 +1,8 @@
 """The observer of an engine: told of every plan and every response, with the time that planning took."""
 
-from contextpilot_core import ContextRequest, ReuseEngine
+import pytest
+
+from contextpilot_core import ConfigError, ContextRequest, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_core.types import Served
 
@@ -78,3 +80,16 @@ def test_errors_of_an_observer_stay_outside_and_are_logged_once_without_their_wo
         "the observer Failing failed (KeyError)",
     ]
     assert "secret" not in caplog.text
+
+
+class Half:
+    def planned(self, plan, seconds):
+        pass
+
+
+@pytest.mark.parametrize("wrong", [5, "observer", object(), Half(), Notes])
+def test_what_is_no_observer_is_refused(wrong):
+    if wrong is Notes:
+        wrong = type("Odd", (Notes,), {"observed": 5})()
+    with pytest.raises(ConfigError, match="observer=.* lacks .*observed; give an object with the methods"):
+        ReuseEngine(observer=wrong)
