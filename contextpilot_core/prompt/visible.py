@@ -7,13 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import RenderedContext
 from contextpilot_core.prompt.spans import MessageProfile, Paragraphs, profile, sources_in
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import ContextBlock, Segment, SpanSource
+from contextpilot_core.types import ContextBlock, Segment, SpanSource, cached_property
 
 # A label alone on its line, whatever ends a line; of what may stand before it, nothing crosses one: so it is linear.
 _LINE_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"

@@ -1,7 +1,6 @@
 """One question of a client without any input or output: what to send, and what the chunks of the answer add up to."""
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from contextpilot_core import ContextBlock, Message, Observation, Plan, PromptTokens, Source
+from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations.serving.chat import SALT, Asked, Entry, Setting, Turn, Usage, read_usage, says_something
 from contextpilot_integrations.serving.client.conversation import Conversation
 from contextpilot_integrations.serving.client.pieces import AnswerPieces
@@ -211,7 +211,7 @@ class Wishes:
 
     def __init__(self, server: str, *wanted: Wanted) -> None:
         """Begin with all that is ``wanted``; ``server``: its name in logs."""
-        self.present, self._server, self._is_settled, self._lock = wanted, server, False, threading.Lock()
+        self.present, self._server, self._is_settled, self._lock = wanted, server, False, ProcessLock()
 
     def fewer(self, asked: tuple[Wanted, ...], error: Exception) -> tuple[Wanted, ...] | None:
         """Return what to ask for instead after a refusal, the field that it names first; None where that helps not."""
