@@ -283,6 +283,46 @@ def test_what_fails_in_one_conversation_does_not_show_in_another(kind, way, talk
     chat.check()
 
 
+HALVES = {
+    "a character in two pieces": (("tea \ud83d", "\ude00!"), "tea \U0001f600!"),
+    "a half at the end": (("tea ", "\ud83d"), "tea \ufffd"),
+    "a second half alone": (("\ude00", " tea"), "\ufffd tea"),
+    "the wrong way round": (("\ude00\ud83d",), "\ufffd\ufffd"),
+    "nothing but a half": (("\udfff",), "\ufffd"),
+}
+
+
+@EACH
+@pytest.mark.parametrize(("pieces", "kept"), HALVES.values(), ids=HALVES)
+def test_half_a_character_in_an_answer_stops_no_later_turn(kind, way, pieces, kept, talk):
+    chat = talk(kind, way)
+    chat.model.says = pieces
+    answer = chat.ask(*TURNS[0])
+    assert answer == ("".join(pieces) if chat.is_stream else kept)
+    chat.model.says = ("ok",)
+    for turn in TURNS[1:]:
+        chat.ask(*turn)
+    assert chat.history()[1] == ("assistant", kept)
+    assert chat.users == planned(TURNS)
+    chat.check()
+
+
+@EACH
+def test_half_a_character_in_what_is_asked_about_is_mended_and_known_again(kind, way, talk):
+    chat = talk(kind, way, instructions="Be \ud83d brief.")
+    broken, mended = f"{document('x')} \ud83d", f"{document('x')} \ufffd"
+    turns = [("why \ude00?", [broken, A]), ("and?", [A, broken, B]), ("so?", [mended])]
+    for number, turn in enumerate(turns):
+        chat.ask(*turn)
+        if number == 1:
+            chat.engine.reset()
+    right = [("why \ufffd?", [mended, A]), ("and?", [A, mended, B]), ("so?", [mended])]
+    assert chat.users == planned(right)
+    assert chat.prompts[-1][0] == ("system", "Be \ufffd brief.")
+    assert check_prompt(chat.prompts[-1]) == [documents for _, documents in right]
+    chat.check()
+
+
 # --- at the same time ----------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """The client, LangChain's chat and LlamaIndex's chat engine behind one face, each with every way of asking it."""
 
 import asyncio
+import json
 import re
 import threading
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from contextpilot_core import ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.serving import AsyncContextPilotClient, ContextPilotClient
+from contextpilot_integrations.serving.chat import whole
 from tests.conftest import require
 from tests.integrations.chat_server import Exchange, good
 from tests.parsing import ParsedBlock, parse_context
@@ -38,7 +40,7 @@ def words(text):
 
 
 class Model:
-    """What answers in all three: says ``ok`` after what is to happen ``meanwhile``, and when the ``gate`` is open.
+    """What answers in all three: ``says`` ok after what is to happen ``meanwhile``, and when the ``gate`` is open.
 
     In ``trouble`` it "fails" before the first piece, "breaks" off after it, is "empty": no piece comes at all, or
     "silent": its pieces say nothing.
@@ -47,6 +49,7 @@ class Model:
     def __init__(self):
         self.prompts: list[list[tuple[str, str]]] = []
         self.meanwhile = lambda: None
+        self.says = ("ok",)
         self.trouble = None
         self.gate = threading.Event()
         self.gate.set()
@@ -55,6 +58,7 @@ class Model:
     def asked(self, prompt):
         self.busy += 1
         self.most_busy = max(self.busy, self.most_busy)
+        json.dumps(prompt, ensure_ascii=False).encode()  # as client libraries send it
         self.prompts.append(prompt)
         self.meanwhile()
 
@@ -71,7 +75,7 @@ class Model:
         if self.trouble == "silent":
             yield from ("", " ", "\n")
         elif self.trouble != "empty":
-            yield "ok"
+            yield from self.says
         if self.trouble == "breaks":
             raise ConnectionError("broke off")
 
@@ -217,7 +221,7 @@ class Talk:
         return await self.awaited(question)
 
     def _prepare(self, question, documents):
-        self.documents[question] = list(documents)
+        self.documents[question] = self.documents[whole(question)] = list(documents)
         self.server.script = [self.model.serve]
 
     @property

@@ -10,7 +10,7 @@ from contextpilot_core import Message
 from contextpilot_core.checks import whole_number
 from contextpilot_core.prompt import message_text
 from contextpilot_integrations.recent import Recent
-from contextpilot_integrations.serving.chat import Entry, Held, asked_of, record_of
+from contextpilot_integrations.serving.chat import Entry, Held, asked_of, record_of, whole
 
 CONTEXT = "contextpilot"
 """Key in ``additional_kwargs`` of a user message of ours: its question and its documents. It is never sent."""
@@ -107,7 +107,7 @@ async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewrit
 
 def entry_of(message: BaseMessage) -> Entry:
     """Return a message as our chats read it: role and content, and what one of ours was planned from."""
-    read, record = as_openai(message), message.additional_kwargs.get(CONTEXT)
+    read, record = whole(as_openai(message)), message.additional_kwargs.get(CONTEXT)
     return Entry(read, asked_of(record, message_text(read)) if isinstance(message, HumanMessage) else None, message)
 
 
@@ -130,11 +130,18 @@ def reported_scale(history: Sequence[Entry]) -> float:
 
 
 def as_sent(message: BaseMessage) -> BaseMessage:
-    """Return a message as the model gets it: without what we keep in it."""
-    if CONTEXT not in message.additional_kwargs:
-        return message
-    others = {key: value for key, value in message.additional_kwargs.items() if key != CONTEXT}
-    return message.model_copy(update={"additional_kwargs": others})
+    """Return a message as the model gets it: without what we keep in it, and made whole."""
+    if CONTEXT in message.additional_kwargs:
+        others = {key: value for key, value in message.additional_kwargs.items() if key != CONTEXT}
+        message = message.model_copy(update={"additional_kwargs": others})
+    return made_whole(message)
+
+
+def made_whole(message: BaseMessage) -> BaseMessage:
+    """Return a message whose texts can be sent (`whole`); the message itself where they can already."""
+    given = {name: getattr(message, name, None) for name in ("content", "additional_kwargs", "tool_calls")}
+    mended = {name: made for name, value in given.items() if (made := whole(value)) is not value}
+    return message.model_copy(update=mended) if mended else message
 
 
 def as_openai(message: BaseMessage) -> Message:

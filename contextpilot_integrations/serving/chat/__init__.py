@@ -13,6 +13,7 @@ from contextpilot_integrations.serving.chat.entries import (
 from contextpilot_integrations.serving.chat.locks import Held, TurnLocks
 from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
+from contextpilot_integrations.serving.chat.texts import whole
 from contextpilot_integrations.serving.chat.turn import Turn
 from contextpilot_integrations.serving.chat.usage import TurnFigures, Usage, read_usage
 
@@ -35,4 +36,5 @@ __all__ = [
     "says_something",
     "sent",
     "stored_sources",
+    "whole",
 ]

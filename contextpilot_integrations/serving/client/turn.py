@@ -7,8 +7,18 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from contextpilot_core import ContextBlock, Message, Observation, Plan, PromptTokens, Source
-from contextpilot_integrations.serving.chat import SALT, Asked, Entry, Setting, Turn, Usage, read_usage, says_something
+from contextpilot_core import Message, Observation, Plan, PromptTokens, Source
+from contextpilot_integrations.serving.chat import (
+    SALT,
+    Asked,
+    Entry,
+    Setting,
+    Turn,
+    Usage,
+    read_usage,
+    says_something,
+    whole,
+)
 from contextpilot_integrations.serving.client.conversation import Conversation
 from contextpilot_integrations.serving.client.pieces import AnswerPieces
 from contextpilot_integrations.serving.tokens import PromptTokenizer, read_token_ids
@@ -55,12 +65,10 @@ class ChatResult:
 class Question:
     """What a caller of a client asks for. ``options`` go to the client library untouched.
 
-    ``parts``: the question when it is more than a text. ``is_text``: for a text prompt instead of a chat.
+    ``is_text``: for a text prompt instead of a chat.
     """
 
-    blocks: tuple[str | ContextBlock, ...]
-    query: str
-    parts: tuple[Message, ...] = ()
+    asked: Asked
     is_text: bool = False
     instructions: str
     session_id: str | None
@@ -81,9 +89,8 @@ class ClientTurn:
     ) -> None:
         """Plan the prompt, if ``plan`` is None. Raises `RequestError`, as ``engine.plan`` does."""
         self._conversation, self._question, self._setting, self._clock = conversation, question, setting, clock
-        asked = Asked(question.query, question.blocks, question.parts)
         room = None if setting.window is None else setting.window - _answer_tokens(question.options)
-        self._turn = Turn(setting, conversation.history, asked, room=room, scale=conversation.scale, plan=plan)
+        self._turn = Turn(setting, conversation.history, question.asked, room=room, scale=conversation.scale, plan=plan)
         self._sent_at = clock()
         self._first_at: float | None = None
         self._pieces = AnswerPieces()
@@ -95,7 +102,7 @@ class ClientTurn:
     def prompt(self) -> tuple[Message, ...] | str:
         """What to send: the messages of a chat, or the text of a text prompt."""
         if self._question.is_text:
-            return "\n\n".join([message["content"] for message in self._turn.plan.messages])
+            return whole("\n\n".join([message["content"] for message in self._turn.plan.messages]))
         return tuple(deepcopy(self._turn.prompt))  # the messages stay in the history
 
     @property
@@ -162,7 +169,7 @@ class ClientTurn:
         follow (continue with ``[*result.prompt, result.message, <tool results>]``). What is appended is what was said:
         thoughts are for the continuation of their own turn, and servers refuse or drop them later.
         """
-        message, answer = self._pieces.message, self._pieces.text
+        message, answer = whole(self._pieces.message), whole(self._pieces.text)
         ended = self._finish_reason is not None and "tool_calls" not in message
         if ended and not self._question.is_text and says_something(answer):
             self._remember({"role": "assistant", "content": answer})
