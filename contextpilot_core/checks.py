@@ -8,11 +8,28 @@ from collections.abc import Sequence
 
 from contextpilot_core.errors import ConfigError, ContextPilotError
 
+MOST = 1 << 53
+"""The greatest whole number that is taken: up to it a float is exact, and no sum of ours overflows one."""
+
+_LONGEST = 80
+
+
+def shown(value: object) -> str:
+    """Return a value for a message: its ``repr``, cut where it is long, and its type alone where it has none.
+
+    An int of thousands of digits has none (it cannot be written), nor has what contains itself too deeply.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # whatever it is, the message is about the rule that it breaks
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
 
 def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     """Raise `ConfigError` unless ``value`` is one of ``allowed``."""
-    if value not in allowed:
-        raise ConfigError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}; choose one of them")
+    if not isinstance(value, str) or value not in allowed:
+        raise ConfigError(f"{name}={shown(value)} is not one of {', '.join(map(repr, allowed))}; choose one of them")
 
 
 def whole_number(
@@ -24,19 +41,31 @@ def whole_number(
     most: int | None = None,
     error: type[ContextPilotError] = ConfigError,
 ) -> int:
-    """Return ``value``; raise ``error`` unless it is an int (a bool is none) from ``least`` to ``most``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
-        rule = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise error(f"{name}={value!r} must be a whole number {rule}; {fix}")
+    """Return ``value``; raise ``error`` unless it is an int (a bool is none) from ``least`` to ``most``, or `MOST`."""
+    limit = MOST if most is None else most
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= limit:
+        beyond = isinstance(value, int) and value > MOST
+        rule = f"of at least {least}" if most is None and not beyond else f"from {least} to {limit}"
+        raise error(f"{name}={shown(value)} must be a whole number {rule}; {fix}")
     return value
 
 
 def number(
     name: str, value: object, fix: str, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
 ) -> float:
-    """Return ``value``; raise `ConfigError` unless it is an int or a float (no bool, no NaN) within the bounds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (above < value and least <= value <= most):
+    """Return ``value``; raise `ConfigError` unless it is an int or a float (no bool, no NaN) within the bounds.
+
+    An int is refused where no float holds it.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _within(value, above, least, most):
         bounds = (("above", above), ("of at least", least), ("of at most", most))
         rule = " and ".join(f"{words} {bound:g}" for words, bound in bounds if math.isfinite(bound))
-        raise ConfigError(f"{name}={value!r} must be a number {rule}; {fix}")
+        raise ConfigError(f"{name}={shown(value)} must be a number {rule or 'that is finite'}; {fix}")
     return value
+
+
+def _within(value: float, above: float, least: float, most: float) -> bool:
+    try:
+        return above < float(value) and least <= value <= most
+    except OverflowError:  # an int that no float holds
+        return False

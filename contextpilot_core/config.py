@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from contextpilot_core.checks import number, one_of, whole_number
+from contextpilot_core.checks import number, one_of, shown, whole_number
 from contextpilot_core.errors import ConfigError
 from contextpilot_core.types import ContextBlock
 
@@ -52,7 +52,7 @@ class EngineConfig:
     quotas: Mapping[str, int] | None = field(default=None, hash=False)
     kv_block: int = 16
     in_flight_seconds: float = 60.0
-    note: NoteStyle = "compact"
+    note: NoteStyle = "none"
     dedup: bool = True
     span_dedup: bool = True
     budget: int | None = None
@@ -84,9 +84,10 @@ class EngineConfig:
         number("alpha", self.alpha, "0.001 is usual (eq. 1)", least=0.001, most=0.01)
         for name in ("dedup", "span_dedup"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name}={getattr(self, name)!r} must be True or False; False sends repeats again")
+                value = shown(getattr(self, name))
+                raise ConfigError(f"{name}={value} must be True or False; False sends repeats again")
         if self.renderer is not None and not callable(self.renderer):
-            raise ConfigError(f"renderer={self.renderer!r} must be a function of a block, or None for its text")
+            raise ConfigError(f"renderer={shown(self.renderer)} must be a function of a block, or None for its text")
         for name in ("hint", "span_hint", "unlabelled_hint"):
             _hint_wording(name, getattr(self, name))
         self._check_selection()
@@ -104,13 +105,13 @@ class EngineConfig:
                 f"quotas is a {type(self.quotas).__name__}; it must map namespaces (str) to cache tokens, or be None"
             )
         for name, tokens in self.quotas.items():
-            whole_number(f"quotas[{name!r}]", tokens, "give a tenant's cache tokens, or leave its namespace out")
+            whole_number(f"quotas[{shown(name)}]", tokens, "give a tenant's cache tokens, or leave its namespace out")
         object.__setattr__(self, "quotas", dict(self.quotas))  # the caller may go on changing theirs
 
     def _check_selection(self) -> None:
         if (self.budget is None) != (self.pinned is None):
             raise ConfigError(
-                f"budget={self.budget!r} and pinned={self.pinned!r} belong together; give both or neither"
+                f"budget={shown(self.budget)} and pinned={shown(self.pinned)} belong together; give both or neither"
             )
         if self.budget is None or self.pinned is None:
             return
@@ -119,7 +120,7 @@ class EngineConfig:
 
 
 def _hint_wording(name: str, value: object) -> None:
-    if not isinstance(value, str) or not value.strip() or "\n" in value:
-        raise ConfigError(f"{name}={value!r} must be one line of text; '{{label}}' stands for the number")
+    if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
+        raise ConfigError(f"{name}={shown(value)} must be one line of text; '{{label}}' stands for the number")
     if name != "unlabelled_hint" and "{label}" not in value:
-        raise ConfigError(f"{name}={value!r} must hold '{{label}}', or the hint names nothing; add it")
+        raise ConfigError(f"{name}={shown(value)} must hold '{{label}}', or the hint names nothing; add it")

@@ -4,6 +4,7 @@ import operator
 from collections.abc import Sequence
 from typing import Protocol
 
+from contextpilot_core.checks import shown
 from contextpilot_core.errors import ConfigError, RequestTypeError
 
 MOST_TOKENS = 1 << 40
@@ -47,7 +48,7 @@ def checked(counter: TokenCounter) -> TokenCounter:
                 "it must return a whole number"
             ) from None
         if not 0 <= tokens <= MOST_TOKENS:
-            raise ConfigError(f"token_counter returned {tokens}; it must return a number from 0 to {MOST_TOKENS}")
+            raise ConfigError(f"token_counter returned {shown(tokens)}; it must return one from 0 to {MOST_TOKENS}")
         return tokens
 
     return count

@@ -27,19 +27,23 @@ def plan_batch(namespaces: Namespaces, jobs: Sequence[Job], config: EngineConfig
 def plan_together(
     namespaces: Namespaces, jobs: Sequence[Job], ordering: Callable[[], BatchOrder], *, commit: bool
 ) -> BatchPlan:
-    """Open all requests, order them, and settle them in sequence; when that breaks off, nothing of it stays."""
+    """Open all requests, order them, and settle them in sequence; when that breaks off, nothing of it stays.
+
+    (But what the first ones pushed out of a full view is gone, as after any plan that is abandoned.)
+    """
     _open_all(namespaces, jobs)
-    waiting = dict(enumerate(jobs))
     plans: dict[int, Plan] = {}
     try:
         ordered = ordering()
+        namespaces.clock.ask()  # that may have taken long
         for position in ordered.sequence:
-            plans[position] = namespaces.settle(waiting.pop(position), commit=commit, lead=ordered.leads[position])
+            plans[position] = namespaces.settle(jobs[position], commit=commit, lead=ordered.leads[position])
     except BaseException:
-        namespaces.cancel(waiting.values())
+        namespaces.cancel(jobs)
         for plan in plans.values():
             namespaces.evict([plan.request_id], plan.request.namespace)
         raise
+    namespaces.count(jobs)
     return BatchPlan(tuple(plans[position] for position in range(len(jobs))), tuple(ordered.sequence))
 
 

@@ -5,8 +5,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from contextpilot_core.checks import shown
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine.batch import learn, plan_batch
+from contextpilot_core.engine.clock import Clock
 from contextpilot_core.engine.namespaces import Namespaces
 from contextpilot_core.engine.observer import Observer, Told
 from contextpilot_core.engine.windows import plan_window
@@ -58,13 +60,12 @@ class ReuseEngine(OnePerProcess):
             raise ConfigError(f"journal must be a Journal or None, got {type(journal).__name__}; give a RedisStore")
         for name, value in (("token_counter", token_counter), ("clock", clock)):
             if value is not None and not callable(value):
-                raise ConfigError(f"{name}={value!r} must be callable, or None for the default; give a function")
+                raise ConfigError(f"{name}={shown(value)} must be callable, or None for the default; give a function")
         self._config = config or EngineConfig()
         count = estimate_tokens if token_counter is None else checked(token_counter)
-        clock = clock or time.monotonic
-        self._clock, self._told = clock, None if observer is None else Told(observer)
-        self._weigh, self._reports = Weights(count), CacheReports(self._config, mirror, clock)
-        self._namespaces = Namespaces(self._config, count, clock, self._reports, journal)
+        self._clock, self._told = Clock(clock or time.monotonic), None if observer is None else Told(observer)
+        self._weigh, self._reports = Weights(count), CacheReports(self._config, mirror, self._clock)
+        self._namespaces = Namespaces(self._config, count, self._clock, self._reports, journal)
         if journal is not None and self._namespaces.shared is not None:
             journal.open(self._namespaces.shared)
         if observer is not None:
@@ -110,7 +111,7 @@ class ReuseEngine(OnePerProcess):
                 once (`RequestTypeError` for a wrong type); nothing was changed.
             DuplicateRequestError: ``request_id`` is live in this namespace; nothing was changed.
         """
-        started = self._clock()
+        started = self._clock.ask()
         request = ContextRequest(
             blocks=blocks,  # type: ignore[arg-type]  # any iterable: prepare() makes it a tuple
             query=query,
@@ -135,7 +136,7 @@ class ReuseEngine(OnePerProcess):
         request is refused, none was planned.
         """
         _check_flag("commit", commit)
-        started = self._clock()
+        started = self._clock.ask()
         batch = plan_batch(self._namespaces, self._prepare(requests), self._config, commit=commit)
         self._planned(batch.plans, started)
         return batch
@@ -146,7 +147,7 @@ class ReuseEngine(OnePerProcess):
         Made for windows of up to some hundred requests. Raises as `plan_batch`.
         """
         _check_flag("commit", commit)
-        started = self._clock()
+        started = self._clock.ask()
         batch = plan_window(self._namespaces, self._prepare(requests), self._config, commit=commit)
         self._planned(batch.plans, started)
         return batch
@@ -167,6 +168,7 @@ class ReuseEngine(OnePerProcess):
         Raises:
             RequestError: the request breaks a rule (`RequestTypeError` for a wrong type).
         """
+        self._clock.ask()
         return self._namespaces.expect(prepare(request, self._config, self._weigh, seal=self._namespaces.seal))
 
     def commit(self, plan: Plan) -> bool:
@@ -174,10 +176,12 @@ class ReuseEngine(OnePerProcess):
 
         Returns False, and changes nothing, for a plan that was abandoned, expired, evicted or reset.
         """
+        self._clock.ask()
         return self._namespaces.commit(plan)
 
     def abandon(self, plan: Plan) -> bool:
         """Take back a plan in flight that was not sent. Returns False, and changes nothing, when it is not."""
+        self._clock.ask()
         return self._namespaces.abandon(plan)
 
     def observe(self, plan: Plan, served: Served) -> Observation:
@@ -185,6 +189,7 @@ class ReuseEngine(OnePerProcess):
 
         With ``served.tokens`` the view learns where the blocks of the prompt lie in the engine's KV blocks.
         """
+        self._clock.ask()
         observation = self._namespaces.observe(plan, served)
         if self._told is not None:
             self._told.observed(plan, observation)
@@ -197,11 +202,12 @@ class ReuseEngine(OnePerProcess):
             RequestTypeError: ``request_ids`` is one string instead of a sequence of ids.
         """
         if isinstance(request_ids, (str, bytes)) or not isinstance(request_ids, Iterable):
-            raise RequestTypeError(f"request_ids must be a sequence of ids, got {request_ids!r}; put it into a list")
+            raise RequestTypeError(f"request_ids is no sequence of ids: {shown(request_ids)}; put it into a list")
         ids = list(request_ids)
         wrong = [name for name in (*ids, namespace) if not isinstance(name, str)]
         if wrong:
-            raise RequestTypeError(f"request ids and namespace must be str, got {wrong[0]!r}; give the ids of plans")
+            value = shown(wrong[0])
+            raise RequestTypeError(f"request ids and namespace must be str, got {value}; give the ids of plans")
         freed = self._namespaces.evict(list(dict.fromkeys(ids)), namespace)
         return EvictionReport(
             evicted=tuple(name for name, tokens in freed.items() if tokens is not None),
@@ -212,7 +218,7 @@ class ReuseEngine(OnePerProcess):
     def reset(self, namespace: str | None = None) -> None:
         """Forget everything of one namespace, or of all (then the counters and generated ids start anew, too)."""
         if namespace is not None and not isinstance(namespace, str):
-            raise RequestTypeError(f"namespace={namespace!r} must be a str, or None for all; give its name")
+            raise RequestTypeError(f"namespace={shown(namespace)} must be a str, or None for all; give its name")
         self._namespaces.reset(namespace)
 
     def warm(self, requests: Iterable[ContextRequest]) -> None:
@@ -221,10 +227,12 @@ class ReuseEngine(OnePerProcess):
         Nothing counts as cached by this. Learnt orders stay until `reset`. It pays where later traffic resembles the
         earlier one, less so for bursts on one topic in a small cache. Raises as `plan`.
         """
+        self._clock.ask()
         learn(self._namespaces, self._prepare(requests))
 
     def stats(self) -> EngineStats:
         """Return the counters and the present size of the state, over all namespaces."""
+        self._clock.ask()
         return self._namespaces.stats()
 
     def check_integrity(self) -> None:
@@ -239,9 +247,7 @@ class ReuseEngine(OnePerProcess):
                 (key,) = body_digests([text], self._namespaces.seal)
                 self._namespaces.remember(plan, key, record)
         if self._told is not None and plans:
-            seconds = (self._clock() - started) / len(plans)
-            for plan in plans:
-                self._told.planned(plan, seconds)
+            self._told.planned(plans, lambda: self._clock.ask() - started)
 
     def _prepare(self, requests: Iterable[ContextRequest]) -> list[Job]:
         if isinstance(requests, (ContextRequest, str)) or not isinstance(requests, Iterable):
@@ -260,4 +266,4 @@ class ReuseEngine(OnePerProcess):
 
 def _check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise RequestTypeError(f"{name}={value!r} must be True or False; a plan is confirmed at once, or later")
+        raise RequestTypeError(f"{name}={shown(value)} must be True or False; a plan is confirmed at once, or later")

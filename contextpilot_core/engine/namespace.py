@@ -2,9 +2,11 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from weakref import WeakValueDictionary
 
 from contextpilot_core.cache import BlockTable, Located, View
+from contextpilot_core.checks import shown
 from contextpilot_core.clustering import Lead
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
@@ -20,7 +22,12 @@ _MOST_KEYS = 2_048
 
 
 class Namespace:
-    """State of one namespace; the engine holds the lock around every call. ``expired`` and others only count."""
+    """State of one namespace. ``expired`` and others only count.
+
+    `open`, `settle` and `expect` take the engine's ``lock`` themselves, for what they ask and change: between that they
+    read texts and call what the caller gave, which may take long, raise, or call the engine. Around all else the
+    engine holds it.
+    """
 
     def __init__(
         self,
@@ -31,16 +38,18 @@ class Namespace:
         blocks: BlockTable,
         view: View,
         records: SharedRecords | None,
+        lock: AbstractContextManager[object],
     ) -> None:
-        self._config, self._count, self._seal, self._clock = config, count, seal, clock
-        self.index = ContextIndex(config, blocks, view)
+        self._config, self._count, self._seal, self._clock, self._lock = config, count, seal, clock, lock
+        self.index = ContextIndex(config, blocks, view, lock)
         self.conversations = Conversations(
-            limit=config.max_messages, seconds=config.message_seconds, clock=clock, shared=records
+            limit=config.max_messages, seconds=config.message_seconds, clock=clock, shared=records, lock=lock
         )
         # In the order of their deadlines: all plans wait equally long.
         self.in_flight: OrderedDict[str, Job] = OrderedDict()
         self.expired = 0
-        self._opened: set[str] = set()
+        self._opened: dict[str, Job] = {}
+        self._forgotten = False
         self._jobs: WeakValueDictionary[str, Job] = WeakValueDictionary()  # of the plans that somebody holds
 
     def _is_live(self, request_id: str) -> bool:
@@ -59,35 +68,47 @@ class Namespace:
         Raises:
             DuplicateRequestError: the id is live.
         """
-        self.expire()
-        request_id = job.request.request_id
-        if request_id is None:
-            request_id = next(name for name in ids if not self._is_live(name))
-        elif self._is_live(request_id):
+        with self._lock:
+            self.expire()
+            self._refuse_live(job.request.request_id)
+        look_up(job, self.index, self.conversations, self._config, self._count)
+        with self._lock:
+            try:
+                self._refuse_live(job.request.request_id)  # by now it may be
+            except DuplicateRequestError:
+                let_go(job, self.index)
+                raise
+            request_id = job.request.request_id or next(name for name in ids if not self._is_live(name))
+            self._opened[request_id] = job
+            job.request_id, job.home = request_id, self
+
+    def _refuse_live(self, request_id: str | None) -> None:
+        if request_id is not None and self._is_live(request_id):
             raise DuplicateRequestError(
-                f"request_id={request_id!r} is already live in this namespace, or given twice in this batch; "
+                f"request_id={shown(request_id)} is already live in this namespace, or given twice in this batch; "
                 "evict it first, or give another id"
             )
-        look_up(job, self.index, self.conversations, self._config, self._count)
-        self._opened.add(request_id)
-        job.request_id, job.home = request_id, self
 
     def close(self, job: Job) -> None:
-        """Let go of what `open` took, and of its place in a tree that was clustered for it."""
+        """Let go of what `open` took, and of its place in a tree that was clustered for it; again is harmless."""
+        if self._opened.get(job.request_id) is not job:
+            return
+        del self._opened[job.request_id]
         if job.state == "open":
             self.index.leave(job.request_id)
         let_go(job, self.index)
-        self._opened.discard(job.request_id)
 
     def expect(self, job: Job) -> int:
         """Return the tokens that a request would find in the prefix cache."""
-        self.expire()
+        with self._lock:
+            self.expire()
         look_up(job, self.index, self.conversations, self._config, self._count)
         try:
             choose(job, self.index, self._config, self._count)
             return job.expected_tokens
         finally:
-            let_go(job, self.index)
+            with self._lock:
+                let_go(job, self.index)
 
     def settle(self, job: Job, *, commit: bool, lead: Lead | None = None, order: Order | None = None) -> Plan:
         """Decide and let the request take its place: visible to later plans, confirmed at once with ``commit``.
@@ -99,16 +120,27 @@ class Namespace:
                 choose(job, self.index, self._config, self._count, lead)
             else:
                 keep(job, self.index, self._config, self._count, order)
-            job.deadline = self._clock() + self._config.in_flight_seconds
-            self.index.insert(job.request_id, job.head, job.context)
-            job.path = self.index.blocks.describe(job.context)
-            job.state = "in flight"
+            if job.request.remember:
+                job.sections.segments(job.order)  # asks the counter: from here on nothing of the caller's can raise
+            with self._lock:
+                self._take_place(job)
+                if commit:
+                    self.commit(job)
         finally:
-            self.close(job)
-        self.in_flight[job.request_id] = self._jobs[job.request_id] = job
-        if commit:
-            self.commit(job)
+            with self._lock:
+                self.close(job)
         return Plan(job)
+
+    def _take_place(self, job: Job) -> None:
+        """Put a decided request into the view; where the namespace was reset meanwhile, it is gone like the others."""
+        if self._forgotten:
+            job.state = "gone"
+            return
+        job.deadline = self._clock() + self._config.in_flight_seconds
+        self.index.insert(job.request_id, job.head, job.context)
+        job.path = self.index.blocks.describe(job.context)
+        job.state = "in flight"
+        self.in_flight[job.request_id] = self._jobs[job.request_id] = job
 
     def commit(self, job: Job) -> bool:
         """Confirm a request in flight; False when it is not.
@@ -179,13 +211,14 @@ class Namespace:
 
     def forget(self) -> None:
         """Mark every request in flight as gone (before the namespace is forgotten)."""
+        self._forgotten = True
         for job in self.in_flight.values():
             job.state = "gone"
         self.in_flight.clear()
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless index, conversations and jobs are sound."""
-        self.index.check_integrity()
+        self.index.check_integrity(block for job in self._opened.values() for block in (*job.head, *job.ids.values()))
         self.conversations.check_integrity()
         if any(job.state != "in flight" for job in self.in_flight.values()):
             raise IntegrityError("a plan is listed as in flight but is not")

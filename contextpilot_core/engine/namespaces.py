@@ -1,7 +1,7 @@
 """The namespaces of one engine behind one lock: where requests are opened, settled and found again."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from itertools import count as numbers
@@ -9,6 +9,7 @@ from itertools import count as numbers
 from contextpilot_core.cache import BlockTable, CacheView, Path, View, Wanted
 from contextpilot_core.clustering import Arranged, ContextTree, Lead
 from contextpilot_core.config import EngineConfig
+from contextpilot_core.engine.clock import Clock
 from contextpilot_core.engine.counters import Counters
 from contextpilot_core.engine.namespace import Namespace
 from contextpilot_core.errors import RequestTypeError
@@ -23,6 +24,7 @@ from contextpilot_core.types import EngineStats, Observation, Served
 class Namespaces:
     """Owns the lock, the namespaces, the counters and the ids that requests get; every method takes the lock itself.
 
+    It is held for questions and changes only: texts are read, and a caller's functions called, without it.
     With a journal the lock also guards the shared state, which is asked by this and by the journal's thread.
     """
 
@@ -30,12 +32,12 @@ class Namespaces:
         self,
         config: EngineConfig,
         count: TokenCounter,
-        clock: Callable[[], float],
+        clock: Clock,
         reports: CacheReports,
         journal: Journal | None,
     ) -> None:
         self._lock = threading.RLock()
-        self._config, self._count, self._clock, self._reports = config, count, clock, reports
+        self._config, self._count, self.clock, self._reports = config, count, clock, reports
         self.shared = None if journal is None else SharedState(config, journal, self._lock, self)
         self.seal = plain if journal is None else journal.seal
         self._known: dict[str, Namespace] = {}
@@ -46,9 +48,10 @@ class Namespaces:
 
     def plan(self, job: Job, *, commit: bool, order: Order | None = None) -> Plan:
         """Plan one request: opened and settled in one go. Raises as `open`."""
-        with self._lock:
-            self.open(job)
-            return self.settle(job, commit=commit, order=order)
+        self.open(job)
+        plan = self.settle(job, commit=commit, order=order)
+        self.count([job])
+        return plan
 
     def open(self, job: Job) -> None:
         """Take the request's id, or a new one, and look it up; it has to be settled or `cancel`led.
@@ -57,15 +60,20 @@ class Namespaces:
             DuplicateRequestError: the id is live; nothing was changed.
         """
         with self._lock:
-            self._namespace(job.request.namespace).open(job, self._ids)
+            namespace, ids = self._namespace(job.request.namespace), self._ids
+        namespace.open(job, ids)
 
     def settle(self, job: Job, *, commit: bool, lead: Lead | None = None, order: Order | None = None) -> Plan:
-        """Decide, and let the request take its place; what `open` took is let go either way."""
+        """Decide, and let the request take its place; what `open` took is let go either way. It has to be `count`ed."""
+        job.moment = self._reports.moment
+        plan: Plan = job.home.settle(job, commit=commit, lead=lead, order=order)
+        return plan
+
+    def count(self, jobs: Iterable[Job]) -> None:
+        """Count requests that were settled, in the totals of `stats`."""
         with self._lock:
-            job.moment = self._reports.moment
-            plan: Plan = job.home.settle(job, commit=commit, lead=lead, order=order)
-            self._counters.add(job)
-            return plan
+            for job in jobs:
+                self._counters.add(job)
 
     def cancel(self, jobs: Iterable[Job]) -> None:
         """Let go of requests that were opened and will not be settled."""
@@ -77,7 +85,7 @@ class Namespaces:
         """Return the tokens that a plan would find in the prefix cache; none is made."""
         with self._lock:
             namespace = self._find(job.request.namespace)
-            return 0 if namespace is None else namespace.expect(job)
+        return 0 if namespace is None else namespace.expect(job)
 
     # -- what batches and windows ask ------------------------------------------------------------------------------
 
@@ -209,6 +217,7 @@ class Namespaces:
     def recorded(self, recorded: Recorded) -> None:
         """Follow another process, which learnt the KV blocks of a request."""
         if self._reports.follows_events:
+            self.clock.try_to_ask()
             self._namespace(recorded.namespace).learn(recorded)
 
     def forgotten(self, namespace: str | None) -> None:
@@ -246,7 +255,7 @@ class Namespaces:
                 estimate = shared.view(name, blocks)
             view = self._reports.view(estimate, blocks)
             records = None if shared is None else shared.records(name)
-            found = Namespace(config, self._count, self.seal, self._clock, blocks, view, records)
+            found = Namespace(config, self._count, self.seal, self.clock, blocks, view, records, self._lock)
             self._known[name] = found
         return found
 

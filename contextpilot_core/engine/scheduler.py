@@ -22,6 +22,9 @@ from contextpilot_core.plan import Plan
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_core.types import ContextRequest, OnePerProcess
 
+_LONGEST = 3_600_000
+"""Milliseconds that a window may wait at most: an hour."""
+
 
 class WindowScheduler(OnePerProcess):
     """For any number of tasks; those of different event loops do not wait for each other.
@@ -39,7 +42,7 @@ class WindowScheduler(OnePerProcess):
         if not isinstance(engine, ReuseEngine):
             raise ConfigError(f"engine must be a ReuseEngine, got {type(engine).__name__}; give one")
         self._engine = engine
-        self._seconds = number("max_wait_ms", max_wait_ms, "give milliseconds, 20 is usual", least=0) / 1000
+        self._seconds = number("max_wait_ms", max_wait_ms, "20 is usual", least=0, most=_LONGEST) / 1000
         self._max_requests = whole_number("max_requests", max_requests, "32 is usual")
         self._lanes: dict[tuple[asyncio.AbstractEventLoop, str], _Lane] = {}  # those in which somebody waits
 

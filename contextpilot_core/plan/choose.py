@@ -1,4 +1,7 @@
-"""Decide one request: what is sent, in which order, with which note. Reads state, never writes it."""
+"""Decide one request: what is sent, in which order, with which note. Reads state, never writes it.
+
+Reads texts and asks the counter, so nobody holds a lock around it: every question about state takes it by itself.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -43,7 +46,7 @@ def choose(job: Job, index: ContextIndex, config: EngineConfig, count: TokenCoun
         return decide(moved_order, moved, f"selected what is cached: {numbers}")
     note = order_note(config.note, _labels_by_rank(job, moved_order), count)
     note_tokens = count(note) if note else 0
-    numbers = f"{numbers}, the note costs {note_tokens}"
+    numbers += f", the note costs {note_tokens}" if note_tokens else ""
     silent = config.note != "none" and not note  # the note does not fit its limit: never reorder without one
     if silent or worth - note_tokens <= max(plain.tokens, block):
         return decide(by_rank, plain, f"kept the retrieval order: {numbers}")
@@ -72,7 +75,7 @@ class _Measured(NamedTuple):
 def _measure(job: Job, index: ContextIndex, config: EngineConfig, without_spans: bool, order: Order) -> _Measured:
     """Return what is cached of an order, ``without_spans``: less the runs that span hints replace (docs: rule 3)."""
     context, head = job.leading(order), job.head
-    cached_in_all = index.view.cached_blocks(head + context)
+    cached_in_all = index.cached_blocks(head + context)
     cached = max(0, cached_in_all - len(head))
     tokens = sum([job.tokens[position] for position in order[:cached]])
     prefix_tokens = tokens + (job.head_tokens if cached_in_all >= len(head) else index.tokens(head[:cached_in_all]))
@@ -91,8 +94,7 @@ def _decide(job: Job, order: Order, measured: _Measured, reason: str, note: tupl
 
 def _worth(job: Job, index: ContextIndex, lead: Lead) -> int:
     """Return the tokens that following a lead saves: those cached now, or those it promises."""
-    held = index.view.cached_blocks(job.head + lead.blocks) - len(job.head)
-    return max(lead.promise, index.tokens(lead.blocks[: max(0, held)]))
+    return max(lead.promise, index.cached_tokens(job.head, lead.blocks))
 
 
 def _selection(job: Job, config: EngineConfig) -> tuple[Order, frozenset[int], int]:

@@ -4,7 +4,8 @@ Paths begin with the *head*: what stands in the prompt before the context of thi
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from contextpilot_core.cache import BlockTable, Path, PrefixTree, View, Wanted
 from contextpilot_core.clustering import Lead, PaperTrees
@@ -20,11 +21,19 @@ _AGAIN = 0.25
 class ContextIndex:
     """Match, insert and evict in one namespace; one owner each for ids, cache view, learnt orders and paper's trees.
 
-    ``paper``: None but for strategy "paper".
+    ``paper``: None but for strategy "paper". ``lock``: the engine's. Its questions and `intern` take it themselves: a
+    request is decided between them without it. What changes more than ids is done by who holds it.
     """
 
-    def __init__(self, config: EngineConfig, blocks: BlockTable, view: View) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        blocks: BlockTable,
+        view: View,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
         self._config, self.blocks, self.view = config, blocks, view
+        self._lock = lock or nullcontext()
         self.paper = PaperTrees(config.alpha) if config.strategy == "paper" else None
         self._learnt = PrefixTree(blocks.tokens)
         self.evictions = 0
@@ -36,6 +45,10 @@ class ContextIndex:
         """
         if self._config.strategy == "none":
             return Lead()
+        with self._lock:
+            return self._lead(head, wanted, optional, allowance)
+
+    def _lead(self, head: Path, wanted: Path, optional: frozenset[int], allowance: int) -> Lead:
         if self.paper is not None:
             return Lead(_allowed(self.paper.matched(head, wanted), optional, allowance))
         search = Wanted(wanted, self._config.max_visits, optional, allowance)
@@ -59,10 +72,26 @@ class ContextIndex:
         worth = self.tokens(path[:held]) + int(self.tokens(path[held:]) * share)
         return Lead(path, worth) if worth > max(best.promise, self.tokens(best.blocks)) else best
 
+    def cached_blocks(self, path: Path) -> int:
+        """Return how many leading blocks of ``path`` are cached."""
+        with self._lock:
+            return self.view.cached_blocks(path)
+
+    def cached_tokens(self, head: Path, blocks: Path) -> int:
+        """Return the tokens of the leading ``blocks`` that are cached behind ``head``."""
+        with self._lock:
+            held = self.view.cached_blocks(head + blocks) - len(head)
+            return self.tokens(blocks[: max(0, held)])
+
     def tokens(self, blocks: Sequence[int]) -> int:
         """Return the tokens of interned blocks."""
         weights = self.blocks.tokens
         return sum([weights[block] for block in blocks])
+
+    def intern(self, path: Sequence[tuple[bytes, int]]) -> Path:
+        """Return the ids of (digest, tokens), each with one reference more."""
+        with self._lock:
+            return tuple(self.blocks.intern_path(path))
 
     def insert(self, request_id: str, head: Path, context: Path) -> None:
         """Let ``request_id`` hold ``head + context`` as the latest path."""
@@ -99,12 +128,16 @@ class ContextIndex:
             _, fresh = self._learnt.insert(head + order)
             self.blocks.acquire(fresh)
 
-    def check_integrity(self) -> None:
-        """Raise `IntegrityError` unless the parts agree with each other."""
+    def check_integrity(self, open_blocks: Iterable[int] = ()) -> None:
+        """Raise `IntegrityError` unless the parts agree with each other.
+
+        ``open_blocks``: the ids of requests that were looked up and are not let go yet.
+        """
         self.view.check_integrity()
         self._learnt.check_integrity()
         held: Counter[int] = self.view.references()
         held.update(block for node in self._learnt.nodes() for block in node.blocks)
+        held.update(open_blocks)
         self.blocks.check_integrity(held)
         if self.paper is not None:
             self.paper.check_integrity()
@@ -113,16 +146,19 @@ class ContextIndex:
 def look_up(
     job: Job, index: ContextIndex, conversations: Conversations, config: EngineConfig, count: TokenCounter
 ) -> None:
-    """Find what the messages already show, and intern the rest; its ids stay known until `let_go`."""
+    """Find what the messages already show, and intern the rest; its ids stay known until `let_go`.
+
+    Reads texts and asks the counter, so nobody holds a lock around it.
+    """
     visible = conversations.view(job.history)
     hints = visible.hints(job.positions, job.bodies, job.digests, job.tokens, config, count)
     sent = [position for position in job.positions if position not in hints]
     head = list(_head(job, visible))
-    ids = index.blocks.intern_path([*head, *[(job.digests[position], job.tokens[position]) for position in sent]])
+    ids = index.intern([*head, *[(job.digests[position], job.tokens[position]) for position in sent]])
     job.visible, job.hints = visible, hints
     job.sections = Sections(job.bodies, job.positions, hints, visible, config, count)
     job.hinted_tokens = sum([job.tokens[position] for position in hints])
-    job.head, job.ids = tuple(ids[: len(head)]), dict(zip(sent, ids[len(head) :], strict=True))
+    job.head, job.ids = ids[: len(head)], dict(zip(sent, ids[len(head) :], strict=True))
     job.head_tokens = index.tokens(job.head) if job.head else 0
 
 

@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Any, Literal, TypeVar
 
 from contextpilot_core.cache import Path
+from contextpilot_core.checks import shown
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.prompt import HistoryMessage, Seal, Sections, Visible, body_digests, distinct, history_of, plain
@@ -132,11 +133,11 @@ def checked_order(order: Sequence[int], job: Job, config: EngineConfig) -> tuple
     order = _items("order", order, "positions, as a plan has them")
     least = len(job.positions) if config.budget is None else min(config.budget, len(job.positions))
     if not all(isinstance(position, int) and not isinstance(position, bool) for position in order):
-        raise RequestTypeError(f"order={order!r} must hold whole numbers; give the order of the plan")
+        raise RequestTypeError(f"order={shown(order)} must hold whole numbers; give the order of the plan")
     if len(set(order)) < len(order) or not set(order) <= set(job.positions) or len(order) < least:
         raise RequestError(
-            f"order={order!r} must name positions of distinct blocks, each once, and at least {least} of "
-            f"{job.positions}; give the order of the plan"
+            f"order={shown(order)} must name positions of distinct blocks, each once, and at least {least} of "
+            f"{shown(job.positions)}; give the order of the plan"
         )
     return order
 
@@ -174,7 +175,7 @@ def _text(name: str, value: object, fix: str) -> None:
 
 def _flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise RequestTypeError(f"{name}={value!r} must be True or False; leave it out for True")
+        raise RequestTypeError(f"{name}={shown(value)} must be True or False; leave it out for True")
 
 
 def _identifier(name: str, value: object) -> None:
@@ -193,7 +194,7 @@ def _unicode(name: str, value: str) -> None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise RequestError(f"{name}={value!r} holds half a character (a lone surrogate); leave it out") from None
+            raise RequestError(f"{name}={shown(value)} holds half a character (a surrogate); leave it out") from None
 
 
 def _kind(value: Any) -> str:

@@ -8,6 +8,7 @@ the last of them is evicted.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,11 +55,19 @@ class Conversations:
 
     ``clock`` gives seconds; what was unseen for ``seconds`` is forgotten. Every entry is held by the latest requests
     that carried its message, and goes with the last of them. ``shared`` is asked for what is not known here.
+    ``lock``: the engine's; `view` takes it by itself, around all else its owner does.
     """
 
     def __init__(
-        self, *, limit: int, seconds: float, clock: Callable[[], float], shared: SharedRecords | None = None
+        self,
+        *,
+        limit: int,
+        seconds: float,
+        clock: Callable[[], float],
+        shared: SharedRecords | None = None,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
+        self._lock = lock or nullcontext()
         self._limit = limit
         self._seconds = seconds
         self._clock = clock
@@ -80,21 +89,27 @@ class Conversations:
         return None if self._shared is None else self._shared.get(key)
 
     def view(self, history: Iterable[HistoryMessage]) -> Visible:
-        """Tell what the messages at hand show; hints may point to user and tool messages only."""
-        self.forget_old()
+        """Tell what the messages at hand show; hints may point to user and tool messages only.
+
+        Takes the lock for what is known, and reads the other messages without it.
+        """
+        history = tuple(history)
+        with self._lock:
+            self.forget_old()
+            remembered = [self.get(message.key) or self._known.get(message.key) for message in history]
+            documents = [self._given.get(message.key) for message in history]
         shown: list[tuple[MessageRecord, str]] = []
         foreign: list[tuple[ForeignRecord, str | None]] = []
         known: list[tuple[bytes, Known]] = []
         given: list[Given | None] = []
-        for message in history:
-            found = self.get(message.key) or self._known.get(message.key)
+        for message, found, own in zip(history, remembered, documents, strict=True):
             if found is None:
                 content = message.message.get("content") if message.text is None else message.text
                 answer = message.message["role"] in ANSWER_ROLES
                 found = foreign_record(content, readable=message.text is not None, answer=answer)
             if isinstance(found, MessageRecord):
                 shown.append((found, message.text or ""))
-                given.append(self._given.get(message.key))
+                given.append(own)
             else:
                 foreign.append((found, message.text))
             known.append((message.key, found))

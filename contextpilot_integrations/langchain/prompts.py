@@ -18,7 +18,7 @@ _EVERY_DOCUMENT = EngineConfig(dedup=False)
 def format_context(
     context: Plan | Sequence[Document],
     *,
-    note: NoteStyle = "compact",
+    note: NoteStyle = "none",
     document_prompt: BasePromptTemplate[str] | None = None,
 ) -> str:
     """Return a context as text: labelled blocks, each in a fence that its text cannot close, and the note last.

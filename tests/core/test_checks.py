@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from contextpilot_core.checks import number, one_of, whole_number
+from contextpilot_core.checks import MOST, number, one_of, shown, whole_number
 from contextpilot_core.errors import ConfigError, RequestError
 
 
@@ -39,3 +39,43 @@ def test_one_of_names_what_may_be_chosen():
     one_of("kind", "exact", ("exact", "hnsw"))
     with pytest.raises(ConfigError, match=r"kind='near' is not one of 'exact', 'hnsw'; choose one of them$"):
         one_of("kind", "near", ("exact", "hnsw"))
+
+
+class Silent:
+    """A value that cannot be written."""
+
+    def __repr__(self):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param(10**5000, "<int>", id="huge"),
+        ([10**5000], "<list>"),
+        (Silent(), "<Silent>"),
+        ("a" * 500, "'" + "a" * 78 + "…"),
+        (-1, "-1"),
+    ],
+)
+def test_any_value_can_be_named_in_a_message(value, text):
+    assert shown(value) == text
+
+
+@pytest.mark.parametrize("value", [10**400, pytest.param(10**5000, id="huge"), MOST + 1])
+def test_whole_numbers_that_no_sum_can_take_are_refused(value):
+    assert whole_number("n", MOST, "") == MOST
+    with pytest.raises(ConfigError, match=rf"^n=.* must be a whole number from 1 to {MOST}; give fewer$"):
+        whole_number("n", value, "give fewer")
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), pytest.param(10**5000, id="huge")])
+def test_whole_numbers_that_no_float_holds_are_no_numbers(value):
+    with pytest.raises(ConfigError, match=r"^seconds=.* must be a number that is finite; 5 is usual$"):
+        number("seconds", value, "5 is usual")
+
+
+@pytest.mark.parametrize("value", [[], {}, 5, None, True, Silent()])
+def test_only_a_text_is_one_of_some(value):
+    with pytest.raises(ConfigError, match="is not one of 'exact'; choose"):
+        one_of("kind", value, ("exact",))

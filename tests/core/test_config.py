@@ -12,7 +12,7 @@ from contextpilot_core import ConfigError, EngineConfig
 
 def test_defaults():
     config = EngineConfig()
-    assert (config.cache_tokens, config.kv_block, config.in_flight_seconds, config.note) == (40_000, 16, 60, "compact")
+    assert (config.cache_tokens, config.kv_block, config.in_flight_seconds, config.note) == (40_000, 16, 60, "none")
     assert config.strategy == "greedy"
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.note = "full"  # type: ignore[misc]
@@ -87,6 +87,17 @@ def test_an_error_says_value_rule_and_fix(fields: dict[str, Any], words: str):
         {"max_visits": 2.0},
         {"in_flight_seconds": 0},
         {"in_flight_seconds": True},
+        {"in_flight_seconds": 10**400},
+        {"message_seconds": 10**5000},
+        {"cache_tokens": 10**400},
+        {"cache_tokens": 10**5000},
+        {"quotas": {"tenant": 10**5000}},
+        {"max_messages": 10**400},
+        {"pinned": 1, "budget": 10**5000},
+        {"alpha": "x"},
+        {"strategy": ["greedy"]},
+        {"hint": "a\r{label}"},
+        {"hint": "a\u2028{label}"},
         {"in_flight_seconds": float("nan")},
         {"message_seconds": None},
         {"message_seconds": "60"},

@@ -59,10 +59,15 @@ def test_what_is_no_whole_number_is_refused_without_the_text(answer: object):
 
 @pytest.mark.parametrize("answer", [-1, Whole(-5), MOST_TOKENS + 1])
 def test_a_number_outside_its_bounds_is_refused(answer: object):
-    with pytest.raises(ConfigError, match=rf"returned -?\d+; it must return a number from 0 to {MOST_TOKENS}"):
+    with pytest.raises(ConfigError, match=rf"returned -?\d+; it must return one from 0 to {MOST_TOKENS}"):
         checked(lambda text: answer)("text")  # type: ignore[arg-type,return-value]
 
 
 def test_errors_of_the_counter_are_its_own():
     with pytest.raises(ZeroDivisionError):
         checked(lambda text: 1 // 0)("text")
+
+
+def test_an_answer_that_cannot_be_written_is_refused_like_any_other():
+    with pytest.raises(ConfigError, match="returned <int>; it must return one from 0"):
+        checked(lambda text: 10**5000)("text")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from contextpilot_core.cache import Path
+from contextpilot_core.checks import shown
 from contextpilot_core.clustering.hierarchy import forest_of
 from contextpilot_core.clustering.paper.clusters import paper_tree
 from contextpilot_core.clustering.values import Arranged
@@ -142,7 +143,7 @@ class ContextTree:
             DuplicateRequestError: the request is live already; nothing was changed.
         """
         if request_id in self._leaf_of:
-            raise DuplicateRequestError(f"request {request_id!r} is live already; evict it first or use another id")
+            raise DuplicateRequestError(f"request {shown(request_id)} is live already; evict it or use another id")
         above = self.search(ids)
         wanted = set(ids)
         if above.requests or not wanted.issuperset(above.own):
@@ -175,7 +176,7 @@ class ContextTree:
         """
         node = self._leaf_of.get(request_id)
         if node is None:
-            raise RequestError(f"request {request_id!r} is not live, so it has no path; insert it first")
+            raise RequestError(f"request {shown(request_id)} is not live, so it has no path; insert it first")
         return tuple(_name(node))
 
     def _add_request(self, request_id: str, leaf: ContextNode) -> None:

@@ -1,6 +1,7 @@
 """One namespace: requests open, settled, in flight, committed, taken back, expired, evicted; against a plain model."""
 
 from collections.abc import Iterator, Sequence
+from threading import RLock
 from typing import Any
 
 import pytest
@@ -146,7 +147,7 @@ class Home:
     def __init__(self, config: EngineConfig = LONG, seal: Any = plain) -> None:
         self.config, self.clock, blocks = config, ManualClock(), BlockTable()
         self.view = Learning(blocks, config)
-        self.space = Namespace(config, estimate_tokens, seal, self.clock, blocks, self.view, None)
+        self.space = Namespace(config, estimate_tokens, seal, self.clock, blocks, self.view, None, RLock())
 
     def ids(self) -> Iterator[str]:
         return map("r{}".format, range(1, 999))
@@ -501,7 +502,7 @@ class Requests(RuleBasedStateMachine):
         assert all(job.state == "gone" for job in self.gone)
         live = self.waiting.keys() | self.sent.keys()
         assert len(self.home.view) == len(live) and all(map(self.home.view.holds, live))
-        assert self.space._opened == {job.request_id for job in self.open}
+        assert self.space._opened.keys() == {job.request_id for job in self.open}
         assert self.space.expired == self.expired
 
     def teardown(self) -> None:
