@@ -3,8 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from itertools import islice
-from threading import Lock
 from typing import Generic, TypeVar
+
+from contextpilot_core.mirror import ProcessLock
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -19,7 +20,7 @@ class Recent(Generic[K, T]):
     def __init__(self, limit: int, in_use: Callable[[K], bool] = lambda key: False) -> None:
         self._limit, self._in_use = limit, in_use
         self._values: OrderedDict[K, T] = OrderedDict()
-        self._lock = Lock()
+        self._lock = ProcessLock()
 
     def __len__(self) -> int:
         return len(self._values)

@@ -120,8 +120,9 @@ class SharedState:
 
     def record(self, operation: Operation) -> int:
         """Number an operation and keep it for the log."""
-        self.last += 1
-        entry = self._own[self.last] = Entry(self.worker, self.last, operation, self.log.time)
+        number = self.last + 1
+        entry = self._own[number] = Entry(self.worker, number, operation, self.log.time)
+        self.last = number  # after it is kept: a fork may come in between
         if isinstance(operation, Reset):
             self._resets[self.last] = operation.namespace
         self._forget_oldest()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +17,16 @@ from contextpilot_core.prompt import (
     shown_documents,
     sources_of,
 )
-from contextpilot_core.types import ContextBlock, ContextRequest, Hint, OnePerProcess, PlanReport, Segment, Source
+from contextpilot_core.types import (
+    ContextBlock,
+    ContextRequest,
+    Hint,
+    OnePerProcess,
+    PlanReport,
+    Segment,
+    Source,
+    cached_property,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

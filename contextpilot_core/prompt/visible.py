@@ -7,13 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import RenderedContext
 from contextpilot_core.prompt.spans import MessageProfile, paragraph_keys, profile, shows_block, sources_in
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import ContextBlock, Segment, SpanSource
+from contextpilot_core.types import ContextBlock, Segment, SpanSource, cached_property
 
 # A label alone on its line; of what may stand before it, nothing crosses a line, so the search stays linear.
 _LABEL_LINE = re.compile(r"^[^\S\n]*(?:[>*#|-][^\S\n]*)*\[Doc (\d{1,9})\][^\S\n]*$", re.MULTILINE)

@@ -143,15 +143,19 @@ class Turn:
 
     def observe(self, usage: Usage, tokens: PromptTokens | None, cache_salt: str | None) -> Observation:
         """Tell the engine what the server reported with the answer, and the prompt's exact tokens and salt."""
+        known = isinstance(cache_salt, str | None)  # of another one nobody can tell under which keys the prompt lies
         served = Served(
-            prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens, tokens=tokens, cache_salt=cache_salt
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            tokens=tokens if known else None,
+            cache_salt=cache_salt if known else None,
         )
         return self._setting.engine.observe(self.plan, served)
 
     def figures(self, usage: Usage, tokens: PromptTokens | None, cache_salt: str | None) -> TurnFigures:
         """Do as `observe`, and return the figures of this turn."""
         observation = self.observe(usage, tokens, cache_salt)
-        stats = self._setting.engine.stats()
+        stats = self._setting.engine.stats(self._setting.namespace)
         return TurnFigures(
             request_id=self.plan.request_id,
             plan_seconds=self.plan_seconds,

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from contextpilot_core.tokens import MOST_TOKENS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
@@ -47,7 +49,7 @@ class TurnFigures:
 
     prompt_tokens, predicted, reported: tokens, the latter two cached ones, as in `Observation`; None is unknown.
     plan_seconds: time to plan and render. hit_rate: cached share of this prompt, 0 to 1. source: what the prediction
-    relied on. drift, live_contexts, evictions: of the engine, as in `EngineStats`.
+    relied on. drift, live_contexts, evictions: of the namespace, as in `EngineStats`.
     """
 
     request_id: str
@@ -73,17 +75,17 @@ def read_usage(response: Any) -> Usage:
         return Usage(
             prompt_tokens=_count(metadata.get("input_tokens")),
             completion_tokens=_count(metadata.get("output_tokens")),
-            cached_tokens=_count(_get(metadata.get("input_token_details"), "cache_read")),
+            cached_tokens=_cached(_get(metadata.get("input_token_details"), "cache_read")),
         )
     if (raw := _get(response, "raw")) is not None:  # LlamaIndex's responses
         return read_usage(raw)
     usage, timings = _get(response, "usage"), _get(response, "timings")
-    cached = _count(_get(_get(usage, "prompt_tokens_details"), "cached_tokens"))
+    cached = _cached(_get(_get(usage, "prompt_tokens_details"), "cached_tokens"))
     prompt = _count(_get(usage, "prompt_tokens"))
     completion = _count(_get(usage, "completion_tokens"))
-    cache_n, prompt_n = _count(_get(timings, "cache_n")), _count(_get(timings, "prompt_n"))
+    cache_n, prompt_n = _cached(_get(timings, "cache_n")), _count(_get(timings, "prompt_n"))
     if prompt is None and cache_n is not None and prompt_n is not None:
-        prompt = cache_n + prompt_n
+        prompt = _count(cache_n + prompt_n)
     return Usage(
         prompt_tokens=prompt,
         completion_tokens=_count(_get(timings, "predicted_n")) if completion is None else completion,
@@ -96,4 +98,10 @@ def _get(value: Any, name: str) -> Any:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """Return a number of tokens that may be true, None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS else None
+
+
+def _cached(value: Any) -> int | None:
+    """Return a number of cached tokens, None for what is none; one beyond all prompts is that of the whole prompt."""
+    return _count(min(value, MOST_TOKENS)) if isinstance(value, int) else None

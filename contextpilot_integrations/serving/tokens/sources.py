@@ -1,10 +1,10 @@
 """Where exact token ids come from: the model's tokenizer, the server's endpoints, or the response itself."""
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from contextpilot_core import ConfigError, Message
+from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations import extras
 
 
@@ -42,7 +42,7 @@ class HuggingFaceTokens:
                     f"tokenizer is a {type(tokenizer).__name__} without {name}; give a tokenizer of transformers"
                 )
         self._tokenizer = tokenizer
-        self._lock = threading.Lock()  # fast tokenizers refuse two threads at a time
+        self._lock = ProcessLock()  # fast tokenizers refuse two threads at a time
 
     def chat(
         self, messages: Sequence[Message], *, tools: Sequence[Any] | None, template_options: Mapping[str, Any]

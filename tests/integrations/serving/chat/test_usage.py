@@ -23,6 +23,8 @@ def openai_form(details):
         pytest.param(openai_form({"cached_tokens": "96"}), None, id="not a number"),
         pytest.param(openai_form({"cached_tokens": True}), None, id="a bool"),
         pytest.param(openai_form({"cached_tokens": -1}), None, id="negative"),
+        pytest.param(openai_form({"cached_tokens": 10**400}), 100, id="more than a float holds"),
+        pytest.param(openai_form({"cached_tokens": float("nan")}), None, id="no number at all"),
         pytest.param({"timings": {"cache_n": 0, "prompt_n": 7}}, 0, id="llama.cpp 0"),
         pytest.param({"timings": {"cache_n": 12, "prompt_n": 7}}, 12, id="llama.cpp 12"),
         pytest.param({**openai_form({"cached_tokens": 96}), "timings": {"cache_n": 12}}, 96, id="usage stands first"),
@@ -71,6 +73,13 @@ def test_more_than_the_prompt_is_never_cached(response):
     usage = read_usage(response)
     assert (usage.hit_rate, usage.prefilled_tokens) == (1.0, 0)
     assert usage.cached_tokens == usage.prompt_tokens
+
+
+@pytest.mark.parametrize("tokens", [10**15, 10**400, -1, float("nan"), float("inf"), True, "5", [5]])
+def test_a_prompt_that_no_server_can_have_is_unknown(tokens):
+    usage = read_usage({"usage": {"prompt_tokens": tokens, "completion_tokens": tokens}})
+    assert usage == Usage()
+    assert read_usage({"timings": {"cache_n": 2**40, "prompt_n": 2**40}}).prompt_tokens is None
 
 
 def test_the_last_report_counts_and_nothing_is_added():
