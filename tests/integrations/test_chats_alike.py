@@ -323,6 +323,37 @@ def test_half_a_character_in_what_is_asked_about_is_mended_and_known_again(kind,
     chat.check()
 
 
+@EACH
+@pytest.mark.parametrize("lie", [10**15, 10**12, 10**6, 2**40 + 1, 0, 1, -5])
+def test_a_report_that_cannot_be_drops_no_turn(kind, way, lie, talk):
+    """The window is full at about 800 words, of which the conversation has 400."""
+    chat = talk(kind, way, window=800)
+    for number, turn in enumerate(TURNS):
+        chat.model.reports = lie if number else 30
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+    assert check_prompt(chat.prompts[-1]) == [documents for _, documents in TURNS]
+
+
+@EACH
+@pytest.mark.parametrize("after", ["the truth", "a lie"])
+def test_a_report_that_can_be_counts_until_the_next_such(kind, way, after, talk):
+    """The server has three times as many tokens as there are words: the window is full sooner."""
+    chat = talk(kind, way, window=600)
+
+    def reported():
+        chat.model.reports = 3 * sum(4 + words(content) for _, content in chat.prompts[-1])
+
+    for number, turn in enumerate(TURNS):
+        chat.model.meanwhile = reported
+        if number == 3 and after == "a lie":
+            chat.model.meanwhile, chat.model.reports = lambda: None, 10**15
+        chat.ask(*turn)
+        assert 3 * sum(4 + words(content) for _, content in chat.prompts[-1]) <= 600
+    assert len(chat.users) < len(TURNS)
+    check_prompt(chat.prompts[-1])
+
+
 # --- at the same time ----------------------------------------------------------------------------------------------
 
 

@@ -50,10 +50,21 @@ class Model:
         self.prompts: list[list[tuple[str, str]]] = []
         self.meanwhile = lambda: None
         self.says = ("ok",)
+        self.reports = None  # tokens of the prompt
         self.trouble = None
         self.gate = threading.Event()
         self.gate.set()
         self.busy = self.most_busy = 0
+
+    @property
+    def usage(self):
+        return None if self.reports is None else {"prompt_tokens": self.reports, "completion_tokens": 1}
+
+    @property
+    def usage_metadata(self):
+        if self.reports is None:
+            return None
+        return {"input_tokens": self.reports, "output_tokens": 1, "total_tokens": self.reports + 1}
 
     def asked(self, prompt):
         self.busy += 1
@@ -85,7 +96,7 @@ class Model:
         self.gate.wait(20)
         self.answered()  # the client may ask again before this thread goes on behind the last piece
         if self.trouble in (None, "silent"):
-            good(*self.pieces(), usage=None)(exchange)
+            good(*self.pieces(), usage=self.usage)(exchange)
         elif self.trouble == "fails":
             exchange.refuse(500)
         else:
@@ -108,7 +119,8 @@ class _LangChainModel(langchain_fakes.Recorder):
         self.model.asked(self._prompt(messages))
         try:
             self.model.gate.wait(20)
-            self.answer = lambda _: AIMessage("".join(self.model.pieces()))
+            said = "".join(self.model.pieces())
+            self.answer = lambda _: AIMessage(said, usage_metadata=self.model.usage_metadata)
             return super()._generate(messages, stop, run_manager, **kwargs)
         finally:
             self.model.answered()
@@ -123,6 +135,8 @@ class _LangChainModel(langchain_fakes.Recorder):
             self.model.gate.wait(20)
             for piece in self.model.pieces():
                 yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
+            if self.model.reports is not None:
+                yield ChatGenerationChunk(message=AIMessageChunk(content="", usage_metadata=self.model.usage_metadata))
         finally:
             self.model.answered()
 
@@ -142,13 +156,16 @@ class _LlamaIndexModel(llama_index_fakes.Recorder):
             self.model.gate.wait(20)
             for piece in self.model.pieces():
                 said += piece
-                yield ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content=said), delta=piece)
+                yield self._response(said, delta=piece)
         finally:
             self.model.answered()
 
     def _whole(self, messages):
-        said = [response.delta for response in self._said(messages)]
-        return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content="".join(said)))
+        return self._response("".join([response.delta for response in self._said(messages)]))
+
+    def _response(self, said, **more):
+        message = ChatMessage(role=MessageRole.ASSISTANT, content=said)
+        return ChatResponse(message=message, raw={"usage": self.model.usage}, **more)
 
     @llm_chat_callback()
     def chat(self, messages, **options):

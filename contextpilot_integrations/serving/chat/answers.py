@@ -33,3 +33,16 @@ def refuse_more_than_one(options: Mapping[str, Any]) -> None:
                 f"n={n!r} asks for other than one answer, and a conversation goes on from one; leave n out, and ask "
                 "once for each answer that you want (without a session, so that none is in another one's history)"
             )
+
+
+def room_for(window: int | None, options: Mapping[str, Any]) -> int | None:
+    """Return the most tokens of a prompt in a window that it shares with its answer; None for no limit.
+
+    ``options``: of the request. A limit of the answer that leaves no prompt any room, or is no number of tokens (-1 is
+    "no limit" for some servers), is not counted: whether to take it is for the server to say.
+    """
+    if window is None:
+        return None
+    limits = (options.get(name) for name in ("max_completion_tokens", "max_tokens"))
+    answer = next((limit for limit in limits if isinstance(limit, int)), 0)
+    return window - answer if 0 <= answer < window else window

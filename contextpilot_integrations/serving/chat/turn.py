@@ -11,7 +11,7 @@ from time import perf_counter
 from contextpilot_core import Message, Observation, Plan, PromptTokens, Served, Source
 from contextpilot_integrations.serving.chat.entries import Asked, Entry, known_sources, sent
 from contextpilot_integrations.serving.chat.replan import Setting, informed, shortened, sound
-from contextpilot_integrations.serving.chat.usage import TurnFigures, Usage
+from contextpilot_integrations.serving.chat.usage import TurnFigures, Usage, scale_of, usual_tokens
 
 
 class Turn:
@@ -138,8 +138,8 @@ class Turn:
         self._earlier = []
 
     def scale(self, prompt_tokens: int | None) -> float | None:
-        """Return the server's tokens per counted one, None while they are unknown."""
-        return prompt_tokens / self._tokens if prompt_tokens and self._tokens else None
+        """Return the server's tokens per counted one; None while they are unknown, or cannot be (`scale_of`)."""
+        return scale_of(prompt_tokens, self._tokens, usual_tokens(self.prompt))
 
     def observe(self, usage: Usage, tokens: PromptTokens | None, cache_salt: str | None) -> Observation:
         """Tell the engine what the server reported with the answer, and the prompt's exact tokens and salt."""

@@ -16,6 +16,7 @@ from contextpilot_integrations.serving.chat import (
     Turn,
     Usage,
     read_usage,
+    room_for,
     says_something,
     whole,
 )
@@ -89,7 +90,7 @@ class ClientTurn:
     ) -> None:
         """Plan the prompt, if ``plan`` is None. Raises `RequestError`, as ``engine.plan`` does."""
         self._conversation, self._question, self._setting, self._clock = conversation, question, setting, clock
-        room = None if setting.window is None else setting.window - _answer_tokens(question.options)
+        room = room_for(setting.window, question.options)
         self._turn = Turn(setting, conversation.history, question.asked, room=room, scale=conversation.scale, plan=plan)
         self._sent_at = clock()
         self._first_at: float | None = None
@@ -193,11 +194,6 @@ class ClientTurn:
         conversation.scale = turn.scale(self._usage.prompt_tokens) or conversation.scale
         conversation.history = (*turn.head, *turn.history, turn.entry, Entry(answer))
         conversation.engine, conversation.last_plan = self._setting.engine, turn.plan
-
-
-def _answer_tokens(options: Mapping[str, Any]) -> int:
-    asked = (options.get(name) for name in ("max_completion_tokens", "max_tokens"))
-    return next((tokens for tokens in asked if isinstance(tokens, int)), 0)
 
 
 def may_refuse(error: Exception) -> bool:
