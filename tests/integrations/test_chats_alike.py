@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core import EngineConfig, ReuseEngine
+from contextpilot_core import AnswerError, EngineConfig, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.session import session
 from tests.integrations.chat_server import chat_server
@@ -217,10 +217,11 @@ def test_a_stream_that_breaks_off_was_sent_and_is_no_turn(kind, way, talk):
 def test_a_stream_without_a_piece_is_no_turn(kind, way, talk):
     chat = talk(kind, way)
     chat.ask(*TURNS[0])
-    before = chat.history()
-    answer = tried(chat, *TURNS[1], "empty")
-    assert isinstance(answer, ValueError) if kind == "langchain" else answer == ""  # LangChain's models refuse it
+    before, cached = chat.history(), chat.engine.stats().cached_tokens
+    error = tried(chat, *TURNS[1], "empty")
+    assert isinstance(error, ValueError if kind == "langchain" else AnswerError), error  # LangChain's models refuse it
     assert chat.history() == before
+    assert chat.engine.stats().cached_tokens == cached
     assert chat.engine.stats().committed == (2 if kind == "client" else 1)  # a server that accepts has the prompt
     chat.check()
     for turn in TURNS[1:]:

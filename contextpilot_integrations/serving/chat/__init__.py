@@ -1,6 +1,6 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
-from contextpilot_integrations.serving.chat.answers import refuse_more_than_one, room_for, says_something
+from contextpilot_integrations.serving.chat.answers import no_answer, refuse_more_than_one, room_for, says_something
 from contextpilot_integrations.serving.chat.entries import (
     Asked,
     Entry,
@@ -30,6 +30,7 @@ __all__ = [
     "Usage",
     "as_rendered",
     "asked_of",
+    "no_answer",
     "read_usage",
     "record_of",
     "refuse_more_than_one",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from contextpilot_core import RequestError
+from contextpilot_core import AnswerError, RequestError
 
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 
@@ -20,6 +20,14 @@ def says_something(content: object) -> bool:
         kind = content.get("type")
         return kind not in _THOUGHTS and ("text" not in content or says_something(content["text"]))
     return isinstance(content, (list, tuple)) and any([says_something(part) for part in content])
+
+
+def no_answer() -> AnswerError:
+    """Return what is wrong with an answer of which not a single piece came."""
+    return AnswerError(
+        "the answer has not a single piece: what came was empty, or something else (a page of HTML, for example); see "
+        "that the base URL is that of a model server (it usually ends in /v1), and what stands between"
+    )
 
 
 def refuse_more_than_one(options: Mapping[str, Any]) -> None:

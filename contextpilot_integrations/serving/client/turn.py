@@ -15,6 +15,7 @@ from contextpilot_integrations.serving.chat import (
     Setting,
     Turn,
     Usage,
+    no_answer,
     read_usage,
     room_for,
     says_something,
@@ -96,6 +97,7 @@ class ClientTurn:
         self._first_at: float | None = None
         self._pieces = AnswerPieces()
         self._finish_reason: str | None = None
+        self._is_answered = False
         self._usage = Usage()
         self._token_ids: Sequence[int] | None = None
 
@@ -138,11 +140,14 @@ class ClientTurn:
         self._usage = self._usage.updated(read_usage(chunk))
         if self._token_ids is None:
             self._token_ids = read_token_ids(chunk)
-        choices = getattr(chunk, "choices", None) or ()
+        choices = getattr(chunk, "choices", None)
+        choices = choices if isinstance(choices, (list, tuple)) else ()
         choice = next((each for each in choices if not getattr(each, "index", None)), None)  # the first may have none
         if choice is None:
             return ""
-        self._finish_reason = getattr(choice, "finish_reason", None) or self._finish_reason
+        self._is_answered = True
+        reason = getattr(choice, "finish_reason", None)
+        self._finish_reason = reason if reason and isinstance(reason, str) else self._finish_reason
         if self._question.is_text:
             text = self._pieces.add(getattr(choice, "text", None))
         else:
@@ -169,7 +174,13 @@ class ClientTurn:
         Not appended: an answer that broke off or says nothing, and one with tool calls, which no user message may
         follow (continue with ``[*result.prompt, result.message, <tool results>]``). What is appended is what was said:
         thoughts are for the continuation of their own turn, and servers refuse or drop them later.
+
+        Raises:
+            AnswerError: not a single piece of an answer came.
         """
+        if not self._is_answered:
+            self._turn.unanswered()
+            raise no_answer()
         message, answer = whole(self._pieces.message), whole(self._pieces.text)
         ended = self._finish_reason is not None and "tool_calls" not in message
         if ended and not self._question.is_text and says_something(answer):
