@@ -20,6 +20,7 @@ _BLANKS = rf"[^\S{_LINE_ENDS}]*"
 _LABEL_LINE = re.compile(
     rf"(?:^|(?<=[{_LINE_ENDS}])){_BLANKS}(?:[>*#|-]{_BLANKS})*\[Doc (\d{{1,9}})\]{_BLANKS}(?=[{_LINE_ENDS}]|\Z)"
 )
+_NO_LABELS: frozenset[int] = frozenset()
 _FENCED_BELOW = re.compile(r"\s*(?:[>*#|-]\s*)*(?:={3}|`{3}|~{3})")
 
 
@@ -203,16 +204,21 @@ def message_record(
     return MessageRecord(
         labels=tuple([(digest, label) for digest, label, run in blocks if len(run) == 1 and run[0].label is None]),
         rendered=frozenset(label for _, label, _ in blocks),
-        doubtful=label_lines([rest, *["".join([segment.text for segment in run]) for _, _, run in blocks]]),
+        doubtful=label_lines([rest, *[run[0].text if len(run) == 1 else _whole(run) for _, _, run in blocks]]),
         highest=max(named + [label for _, label, _ in blocks], default=0),
         path=path,
         pieces=context.pieces,
     )
 
 
+def _whole(run: Sequence[Segment]) -> str:
+    return "".join([segment.text for segment in run])
+
+
 def label_lines(texts: Iterable[str]) -> frozenset[int]:
     """Return the numbers of what looks like our label lines in documents and questions: no hint may name them."""
-    return frozenset([int(line[1]) for text in texts for line in _label_lines(text)])
+    found = [text for text in texts if "[Doc " in text]
+    return frozenset([int(line[1]) for text in found for line in _LABEL_LINE.finditer(text)]) if found else _NO_LABELS
 
 
 def _label_lines(text: str) -> Iterable[re.Match[str]]:
