@@ -217,7 +217,7 @@ def _whole(run: Sequence[Segment]) -> str:
 
 def label_lines(texts: Iterable[str]) -> frozenset[int]:
     """Return the numbers of what looks like our label lines in documents and questions: no hint may name them."""
-    found = [text for text in texts if "[Doc " in text]
+    found = [text for text in texts if "[" in text and "[Doc " in text]  # one character is found much faster
     return frozenset([int(line[1]) for text in found for line in _LABEL_LINE.finditer(text)]) if found else _NO_LABELS
 
 
