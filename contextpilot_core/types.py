@@ -1,8 +1,8 @@
 """Values between callers, stages and the engine (frozen, keyword-only), and what all holders of state share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 Message: TypeAlias = Mapping[str, Any]
 """One chat message in OpenAI form: ``role``, ``content`` (str, list of parts or None) and whatever else."""
@@ -204,3 +204,28 @@ class OnePerProcess:
     def __reduce__(self) -> str:
         """Refuse to be pickled."""
         raise TypeError(f"{type(self).__name__} cannot be pickled: its state would be lost; make one per process")
+
+
+_Value = TypeVar("_Value")
+
+
+class cached_property(Generic[_Value]):  # noqa: N801
+    """As `functools.cached_property` since Python 3.12: without a lock that all objects of a class share.
+
+    Such a lock lets all threads wait for the one that works a value out, and in a forked child for ever. Two threads
+    may work out a value twice, so it has to be the same.
+    """
+
+    def __init__(self, work: Callable[[Any], _Value]) -> None:
+        self._work, self._name, self.__doc__ = work, work.__name__, work.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "cached_property[_Value]": ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> _Value: ...
+    def __get__(self, instance: object | None, owner: type) -> "_Value | cached_property[_Value]":
+        """Return the value; only the first time, as it then stands in the object itself."""
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._work(instance)
+        return value

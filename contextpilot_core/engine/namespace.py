@@ -9,9 +9,10 @@ from contextpilot_core.cache import BlockTable, Located, View
 from contextpilot_core.checks import shown
 from contextpilot_core.clustering import Lead
 from contextpilot_core.config import EngineConfig
+from contextpilot_core.engine.counters import Counters
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
 from contextpilot_core.journal import Recorded
-from contextpilot_core.mirror import closed, opened
+from contextpilot_core.mirror import CacheReports, closed, opened
 from contextpilot_core.plan import ContextIndex, Job, Order, Plan, choose, keep, let_go, look_up
 from contextpilot_core.prompt import Conversations, MessageRecord, Seal, SharedRecords
 from contextpilot_core.tokens import TokenCounter
@@ -22,7 +23,7 @@ _MOST_KEYS = 2_048
 
 
 class Namespace:
-    """State of one namespace. ``expired`` and others only count.
+    """State of one namespace.
 
     `open`, `settle` and `expect` take the engine's ``lock`` themselves, for what they ask and change: between that they
     read texts and call what the caller gave, which may take long, raise, or call the engine. Around all else the
@@ -38,6 +39,7 @@ class Namespace:
         blocks: BlockTable,
         view: View,
         records: SharedRecords | None,
+        reports: CacheReports,
         lock: AbstractContextManager[object],
     ) -> None:
         self._config, self._count, self._seal, self._clock, self._lock = config, count, seal, clock, lock
@@ -47,10 +49,15 @@ class Namespace:
         )
         # In the order of their deadlines: all plans wait equally long.
         self.in_flight: OrderedDict[str, Job] = OrderedDict()
-        self.expired = 0
+        self.reports, self.counters = reports, Counters()
         self._opened: dict[str, Job] = {}
         self._forgotten = False
         self._jobs: WeakValueDictionary[str, Job] = WeakValueDictionary()  # of the plans that somebody holds
+
+    @property
+    def totals(self) -> Counters:
+        """What was counted here, evictions included."""
+        return self.counters + Counters(evictions=self.index.evictions)
 
     def _is_live(self, request_id: str) -> bool:
         """Tell whether an id is taken."""
@@ -169,7 +176,7 @@ class Namespace:
             if job.deadline > now:
                 break
             self.abandon(job)
-            self.expired += 1
+            self.counters.expired += 1
 
     def evict(self, request_id: str) -> int | None:
         """Release a request and its messages: the freed tokens, or None for an unknown id."""
@@ -218,7 +225,7 @@ class Namespace:
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless index, conversations and jobs are sound."""
-        self.index.check_integrity(block for job in self._opened.values() for block in (*job.head, *job.ids.values()))
+        self.index.check_integrity()
         self.conversations.check_integrity()
         if any(job.state != "in flight" for job in self.in_flight.values()):
             raise IntegrityError("a plan is listed as in flight but is not")

@@ -163,7 +163,7 @@ class KVMirror:
             for rank in self._ranks.values():
                 rank.check_integrity()
 
-    def _forked(self) -> None:
+    def _forked(self, torn: bool) -> None:
         """In a forked child: nobody feeds the mirror here, and it may have been copied in the middle of a change."""
         if not self._moment and not self._sources:
             return  # nobody has told it anything

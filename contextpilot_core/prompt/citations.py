@@ -10,6 +10,7 @@ from contextpilot_core.prompt.visible import Given, MessageRecord
 from contextpilot_core.types import ContextBlock, Source
 
 _T = TypeVar("_T")
+_MOST_ALIKE = 64
 # A separator stands between any two numbers, so that there is one way to read them: an answer cannot make this slow.
 _MORE = r"\s?(?:,|;|&|and|, and)\s?(?:docs?\.?\s?)?\d{1,9}"
 _CITED = re.compile(rf"\[\s?docs?\.?\s?(\d{{1,9}}(?:{_MORE})*)\s?\]", re.IGNORECASE)
@@ -51,13 +52,14 @@ def citations(answer: str, sources: Mapping[int, _T]) -> Citations[_T]:
 def shown_documents(given: Given) -> tuple[Shown, ...]:
     """Return what the labels of one message stand for, with the blocks that were left out as repeats."""
     order, labels, digests, blocks = given.order, given.labels, given.digests, given.blocks
-    sent, alike = set(order), dict[bytes, list[int]]()
+    sent, left_out = set(order), dict[bytes, list[int]]()
     for position, digest in enumerate(digests):
-        alike.setdefault(digest, []).append(position)
+        if position not in sent:
+            left_out.setdefault(digest, []).append(position)
     found = []
     for position, label in zip(order, labels, strict=True):
         if label is not None:
-            others = [other for other in alike[digests[position]] if other not in sent]
+            others = left_out.get(digests[position], ())
             found.append(Shown(label, digests[position], tuple([_block(blocks[p]) for p in (position, *others)])))
     return tuple(found)
 
@@ -65,19 +67,16 @@ def shown_documents(given: Given) -> tuple[Shown, ...]:
 def sources_of(messages: Iterable[Iterable[Shown]]) -> dict[int, Source]:
     """Return what the labels of several messages stand for; none for a label that stands for more than one text."""
     digests: dict[int, bytes] = {}
-    blocks: dict[int, list[ContextBlock]] = {}
+    blocks: dict[int, _Different] = {}
     unclear = set()
     for message in messages:
         for shown in message:
             if digests.setdefault(shown.label, shown.digest) != shown.digest:
                 unclear.add(shown.label)
-            known = blocks.setdefault(shown.label, [])
-            for block in shown.blocks:
-                if not any(same(block, other) for other in known):
-                    known.append(block)
+            blocks.setdefault(shown.label, _Different()).add(shown.blocks)
     return {
-        label: Source(label=label, blocks=tuple(found))
-        for label, found in sorted(blocks.items())
+        label: Source(label=label, blocks=tuple(different.found))
+        for label, different in sorted(blocks.items())
         if label not in unclear
     }
 
@@ -91,3 +90,32 @@ def read_documents(record: MessageRecord, text: str) -> tuple[Shown, ...]:
 
 def _block(block: str | ContextBlock) -> ContextBlock:
     return ContextBlock(text=block) if isinstance(block, str) else block
+
+
+class _Different:
+    """Blocks, each once: those that differ in nothing but their metadata are compared with the first few of their kind.
+
+    (Any number may have one text, so comparing all with all would take too long.)
+    """
+
+    def __init__(self) -> None:
+        self.found: list[ContextBlock] = []
+        self._objects: set[int] = set()
+        self._alike: dict[int, list[ContextBlock]] = {}
+
+    def add(self, blocks: Iterable[ContextBlock]) -> None:
+        """Add those that are not there yet."""
+        for block in blocks:
+            alike = self._alike.setdefault(_hash(block), [])
+            if id(block) in self._objects or any(same(block, other) for other in alike[:_MOST_ALIKE]):
+                continue
+            alike.append(block)
+            self.found.append(block)
+            self._objects.add(id(block))
+
+
+def _hash(block: ContextBlock) -> int:
+    try:
+        return hash(block)
+    except Exception:  # noqa: BLE001  # an id may be anything
+        return hash((block.text, block.title))

@@ -88,10 +88,11 @@ class Conversations:
             return found
         return None if self._shared is None else self._shared.get(key)
 
-    def view(self, history: Iterable[HistoryMessage]) -> Visible:
+    def view(self, history: Iterable[HistoryMessage], doubtful: frozenset[int] = frozenset()) -> Visible:
         """Tell what the messages at hand show; hints may point to user and tool messages only.
 
-        Takes the lock for what is known, and reads the other messages without it.
+        ``doubtful``: labels that the documents and the question of this request seem to show, too. Takes the lock for
+        what is known, and reads the other messages without it.
         """
         history = tuple(history)
         with self._lock:
@@ -113,7 +114,9 @@ class Conversations:
             else:
                 foreign.append((found, message.text))
             known.append((message.key, found))
-        return Visible(tuple(shown), tuple(foreign), tuple(known), tuple(given)) if known else NOTHING
+        if not known and not doubtful:
+            return NOTHING
+        return Visible(tuple(shown), tuple(foreign), tuple(known), tuple(given), doubtful)
 
     def record(self, key: bytes, record: MessageRecord, owner: str, given: Given | None = None) -> None:
         """Remember a message that was rendered for request ``owner``, and what it was rendered from."""

@@ -1,12 +1,13 @@
-"""What all holders of state share: copies are the object itself, and nothing is pickled."""
+"""What all holders of state share: copies are the object itself, nothing is pickled, no thread waits for a value."""
 
 import copy
 import pickle
+from threading import Event, Thread
 
 import pytest
 
 from contextpilot_core import ReuseEngine, WindowScheduler
-from contextpilot_core.types import OnePerProcess
+from contextpilot_core.types import OnePerProcess, cached_property
 
 HOLDERS = [OnePerProcess(), ReuseEngine(), WindowScheduler(ReuseEngine())]
 
@@ -21,3 +22,36 @@ def test_copies_share_the_state(holder: OnePerProcess) -> None:
 def test_no_state_is_lost_in_a_pickle(holder: OnePerProcess) -> None:
     with pytest.raises(TypeError, match=f"{type(holder).__name__} cannot be pickled.*one per process"):
         pickle.dumps(holder)
+
+
+class Slow:
+    """Works a value out when it may."""
+
+    def __init__(self) -> None:
+        self.may, self.times = Event(), 0
+
+    @cached_property
+    def value(self) -> int:
+        """A value."""
+        self.times += 1
+        assert self.may.wait(10)
+        return self.times
+
+
+def test_a_value_is_worked_out_once_and_stays() -> None:
+    it = Slow()
+    it.may.set()
+    assert (it.value, it.value, it.times) == (1, 1, 1)
+    assert isinstance(Slow.value, cached_property)
+    assert Slow.value.__doc__ == "A value."
+
+
+def test_nobody_waits_for_the_value_of_another_object() -> None:
+    one, other = Slow(), Slow()
+    thread = Thread(target=lambda: one.value)
+    thread.start()
+    other.may.set()
+    assert other.value == 1
+    one.may.set()
+    thread.join()
+    assert one.value == 1

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core import EngineConfig, ReuseEngine
+from contextpilot_core import AnswerError, EngineConfig, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.session import session
 from tests.integrations.chat_server import chat_server
@@ -217,10 +217,11 @@ def test_a_stream_that_breaks_off_was_sent_and_is_no_turn(kind, way, talk):
 def test_a_stream_without_a_piece_is_no_turn(kind, way, talk):
     chat = talk(kind, way)
     chat.ask(*TURNS[0])
-    before = chat.history()
-    answer = tried(chat, *TURNS[1], "empty")
-    assert isinstance(answer, ValueError) if kind == "langchain" else answer == ""  # LangChain's models refuse it
+    before, cached = chat.history(), chat.engine.stats().cached_tokens
+    error = tried(chat, *TURNS[1], "empty")
+    assert isinstance(error, ValueError if kind == "langchain" else AnswerError), error  # LangChain's models refuse it
     assert chat.history() == before
+    assert chat.engine.stats().cached_tokens == cached
     assert chat.engine.stats().committed == (2 if kind == "client" else 1)  # a server that accepts has the prompt
     chat.check()
     for turn in TURNS[1:]:
@@ -281,6 +282,77 @@ def test_what_fails_in_one_conversation_does_not_show_in_another(kind, way, talk
     assert chat.users == planned(TURNS)
     assert other.history() == []
     chat.check()
+
+
+HALVES = {
+    "a character in two pieces": (("tea \ud83d", "\ude00!"), "tea \U0001f600!"),
+    "a half at the end": (("tea ", "\ud83d"), "tea \ufffd"),
+    "a second half alone": (("\ude00", " tea"), "\ufffd tea"),
+    "the wrong way round": (("\ude00\ud83d",), "\ufffd\ufffd"),
+    "nothing but a half": (("\udfff",), "\ufffd"),
+}
+
+
+@EACH
+@pytest.mark.parametrize(("pieces", "kept"), HALVES.values(), ids=HALVES)
+def test_half_a_character_in_an_answer_stops_no_later_turn(kind, way, pieces, kept, talk):
+    chat = talk(kind, way)
+    chat.model.says = pieces
+    answer = chat.ask(*TURNS[0])
+    assert answer == ("".join(pieces) if chat.is_stream else kept)
+    chat.model.says = ("ok",)
+    for turn in TURNS[1:]:
+        chat.ask(*turn)
+    assert chat.history()[1] == ("assistant", kept)
+    assert chat.users == planned(TURNS)
+    chat.check()
+
+
+@EACH
+def test_half_a_character_in_what_is_asked_about_is_mended_and_known_again(kind, way, talk):
+    chat = talk(kind, way, instructions="Be \ud83d brief.")
+    broken, mended = f"{document('x')} \ud83d", f"{document('x')} \ufffd"
+    turns = [("why \ude00?", [broken, A]), ("and?", [A, broken, B]), ("so?", [mended])]
+    for number, turn in enumerate(turns):
+        chat.ask(*turn)
+        if number == 1:
+            chat.engine.reset()
+    right = [("why \ufffd?", [mended, A]), ("and?", [A, mended, B]), ("so?", [mended])]
+    assert chat.users == planned(right)
+    assert chat.prompts[-1][0] == ("system", "Be \ufffd brief.")
+    assert check_prompt(chat.prompts[-1]) == [documents for _, documents in right]
+    chat.check()
+
+
+@EACH
+@pytest.mark.parametrize("lie", [10**15, 10**12, 10**6, 2**40 + 1, 0, 1, -5])
+def test_a_report_that_cannot_be_drops_no_turn(kind, way, lie, talk):
+    """The window is full at about 800 words, of which the conversation has 400."""
+    chat = talk(kind, way, window=800)
+    for number, turn in enumerate(TURNS):
+        chat.model.reports = lie if number else 30
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+    assert check_prompt(chat.prompts[-1]) == [documents for _, documents in TURNS]
+
+
+@EACH
+@pytest.mark.parametrize("after", ["the truth", "a lie"])
+def test_a_report_that_can_be_counts_until_the_next_such(kind, way, after, talk):
+    """The server has three times as many tokens as there are words: the window is full sooner."""
+    chat = talk(kind, way, window=600)
+
+    def reported():
+        chat.model.reports = 3 * sum(4 + words(content) for _, content in chat.prompts[-1])
+
+    for number, turn in enumerate(TURNS):
+        chat.model.meanwhile = reported
+        if number == 3 and after == "a lie":
+            chat.model.meanwhile, chat.model.reports = lambda: None, 10**15
+        chat.ask(*turn)
+        assert 3 * sum(4 + words(content) for _, content in chat.prompts[-1]) <= 600
+    assert len(chat.users) < len(TURNS)
+    check_prompt(chat.prompts[-1])
 
 
 # --- at the same time ----------------------------------------------------------------------------------------------

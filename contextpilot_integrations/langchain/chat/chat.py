@@ -22,6 +22,7 @@ from contextpilot_integrations.langchain.chat.history import (
     MessageHistory,
     aload,
     asave,
+    made_whole,
     save,
 )
 from contextpilot_integrations.langchain.chat.llm import model_call
@@ -29,7 +30,7 @@ from contextpilot_integrations.langchain.chat.pieces import Pieces
 from contextpilot_integrations.langchain.chat.turn import ChatTurn
 from contextpilot_integrations.langchain.documents import DocumentBlock
 from contextpilot_integrations.langchain.sessions import session_of
-from contextpilot_integrations.serving.chat import Held, Setting, Tenants, TurnLocks
+from contextpilot_integrations.serving.chat import Held, Setting, Tenants, TurnLocks, whole
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
 ChatInput: TypeAlias = str | Mapping[str, Any] | HumanMessage
@@ -147,7 +148,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             messages = history.messages
             turn = self._turn(messages, question, self._finder.find(question, messages, config), session_id, kwargs)
             with turn.turn.sending():
-                reply = self._llm.invoke(turn.prompt, config, **turn.arguments)
+                reply = made_whole(self._llm.invoke(turn.prompt, config, **turn.arguments))
             save(history, turn.added(reply), turn.rewritten, held)
             tell(turn.figures(reply), config)
             return turn.answered(reply)
@@ -167,7 +168,7 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             blocks = await self._finder.afind(question, messages, config)
             turn = self._turn(messages, question, blocks, session_id, kwargs)
             with turn.turn.sending():
-                reply = await self._llm.ainvoke(turn.prompt, config, **turn.arguments)
+                reply = made_whole(await self._llm.ainvoke(turn.prompt, config, **turn.arguments))
             await asave(history, turn.added(reply), turn.rewritten, held)
             await atell(await turn.afigures(reply), config)
             return turn.answered(reply)
@@ -272,7 +273,7 @@ def _question(asked: ChatInput) -> str:
             f"the question must be a str, a HumanMessage with text, or a mapping with one of them under 'input', got "
             f"{type(asked).__name__} with {type(question).__name__}; parts that are no text cannot be sent: convert it"
         )
-    return question
+    return whole(question)
 
 
 def _text(part: Any) -> Any:

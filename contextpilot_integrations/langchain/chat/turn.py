@@ -13,7 +13,16 @@ from contextpilot_integrations.langchain.chat.answers import with_sources
 from contextpilot_integrations.langchain.chat.history import as_sent, entry_of, message_of, reported_scale
 from contextpilot_integrations.langchain.chat.llm import ModelCall
 from contextpilot_integrations.langchain.documents import DocumentBlock, document_of
-from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn, TurnFigures, read_usage, says_something
+from contextpilot_integrations.serving.chat import (
+    Asked,
+    Entry,
+    Setting,
+    Turn,
+    TurnFigures,
+    read_usage,
+    room_for,
+    says_something,
+)
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 
 _Answer = TypeVar("_Answer")
@@ -39,8 +48,9 @@ class ChatTurn:
             raise RequestError(f"the question is empty ({len(question)} characters); give the words of the user")
         history, asked = [entry_of(message) for message in messages], Asked(question, tuple(blocks))
         setting = _beside(setting, history)
-        room = None if setting.window is None else setting.window - call.answer_tokens
-        self.turn = Turn(setting, history, asked, room=room, scale=reported_scale(history))
+        room = room_for(setting.window, call.options)
+        scale = 1.0 if room is None else reported_scale(history)
+        self.turn = Turn(setting, history, asked, room=room, scale=scale)
         self.rewritten, self.arguments = self.turn.rewritten, call.arguments
         self._prefix, self._tokenizer, self._call = setting.prefix, tokenizer, call
 

@@ -11,7 +11,7 @@ from llama_index.core.tools import ToolOutput
 
 from contextpilot_core import PromptTokens
 from contextpilot_integrations.llama_index.chat.finding import Found
-from contextpilot_integrations.llama_index.chat.history import as_sent, entry_of, message_of, openai_form
+from contextpilot_integrations.llama_index.chat.history import as_sent, entry_of, made_whole, message_of, openai_form
 from contextpilot_integrations.llama_index.chat.responses import (
     ContextPilotResponse,
     ContextPilotStreamingResponse,
@@ -28,6 +28,7 @@ from contextpilot_integrations.serving.chat import (
     TurnFigures,
     Usage,
     says_something,
+    whole,
 )
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 
@@ -73,7 +74,10 @@ class ChatTurn:
     def response(self, answer: ChatMessage) -> ContextPilotResponse:
         """Return an answer as the caller gets it."""
         return ContextPilotResponse(
-            answer.content or "", sources=self.sources, source_nodes=self.nodes, nodes_by_label=self.nodes_by_label
+            whole(answer.content or ""),
+            sources=self.sources,
+            source_nodes=self.nodes,
+            nodes_by_label=self.nodes_by_label,
         )
 
     def streaming(self, **streams: Any) -> ContextPilotStreamingResponse:
@@ -84,7 +88,7 @@ class ChatTurn:
 
     def prompt(self, prefix: Sequence[ChatMessage]) -> list[ChatMessage]:
         """Return the messages to send, behind ``prefix``."""
-        return [*prefix, *map(as_sent, (*self.history, self.user))]
+        return [*map(as_sent, (*prefix, *self.history, self.user))]
 
     def read_tokens(self, tokenizer: PromptTokenizer | None, usage: Usage) -> PromptTokens | None:
         """Return the exact tokens of the prompt, where the engine needs them; waits for their source."""
@@ -92,7 +96,7 @@ class ChatTurn:
             return None
         return tokenizer.read(
             self.turn.plan,
-            [*self._prefix, *openai_form([*self.history, self.user])],
+            [*self._prefix, *openai_form(map(as_sent, (*self.history, self.user)))],
             prompt_tokens=usage.prompt_tokens,
             template_options=self._extra_body.get("chat_template_kwargs"),
         )
@@ -118,12 +122,14 @@ class TurnMemory:
 
     def put(self, answer: ChatMessage) -> None:
         """Append the turn, or replace everything by its messages where they were rewritten."""
+        answer = made_whole(answer)
         write = self._memory.set if self._rewritten else self._memory.put_messages
         if says_something(answer.content):
             self._held.record(partial(write, [*self._messages, answer]), self._memory.reset)
 
     async def aput(self, answer: ChatMessage) -> None:
         """As `put`."""
+        answer = made_whole(answer)
         write = self._memory.aset if self._rewritten else self._memory.aput_messages
         if says_something(answer.content):
             await self._held.arecord(partial(write, [*self._messages, answer]), self._memory.areset)

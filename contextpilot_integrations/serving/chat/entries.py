@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from contextpilot_core import ContextBlock, EngineConfig, Message, Source, TokenCounter
 from contextpilot_core.prompt import Shown, body_digest, sources_of
+from contextpilot_integrations.serving.chat.texts import whole
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class Asked:
     ``base``: digest of the history that its hints name or its labels go on from, "" for neither. ``tokens``: what our
     counter said of the whole prompt, to be compared with what the server says. ``frame``: what a template put before
     the context, and what behind it, the question included; None for no template. ``labels``: those of its plan.
+
+    All texts are made whole (`whole`), as they are to be sent. What has another type the engine refuses.
     """
 
     query: str
@@ -27,6 +30,13 @@ class Asked:
     tokens: int = 0
     frame: tuple[str, str] | None = None
     labels: tuple[int | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Make the texts whole. Raises `RequestError`: the parts contain themselves."""
+        for name in ("query", "parts", "frame"):
+            object.__setattr__(self, name, whole(getattr(self, name)))
+        if isinstance(self.blocks, tuple):
+            object.__setattr__(self, "blocks", tuple([_whole_block(block) for block in self.blocks]))
 
     @property
     def head(self) -> str:
@@ -83,7 +93,7 @@ def record_of(asked: Asked, text: str) -> dict[str, Any]:
 
     Of the metadata only what JSON can hold: that is for citing, and for a renderer.
     """
-    return {
+    record = {
         "query": asked.query,
         "blocks": [_kept(block) for block in map(_block, asked.blocks)],
         "order": list(asked.order or ()),
@@ -93,6 +103,7 @@ def record_of(asked: Asked, text: str) -> dict[str, Any]:
         "shown": _words(text),
         **({} if asked.frame is None else {"frame": list(asked.frame)}),
     }
+    return whole(record)
 
 
 def asked_of(record: Any, text: str | None) -> Asked | None:
@@ -163,6 +174,13 @@ def stored_sources(asked: Iterable[Asked]) -> Mapping[int, Source]:
             for question in asked
         ]
     )
+
+
+def _whole_block(block: str | ContextBlock) -> str | ContextBlock:
+    if not isinstance(block, ContextBlock):
+        return whole(block)
+    text, title = whole(block.text), whole(block.title)
+    return block if text is block.text and title is block.title else replace(block, text=text, title=title)
 
 
 def _block(block: str | ContextBlock) -> ContextBlock:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from time import perf_counter
 
 from contextpilot_core import Message, Observation, Plan, PromptTokens, Served, Source
+from contextpilot_integrations.serving.chat.answers import no_answer
 from contextpilot_integrations.serving.chat.entries import Asked, Entry, known_sources, sent
 from contextpilot_integrations.serving.chat.replan import Setting, informed, shortened, sound
-from contextpilot_integrations.serving.chat.usage import TurnFigures, Usage
+from contextpilot_integrations.serving.chat.usage import TurnFigures, Usage, scale_of, usual_tokens
 
 
 class Turn:
@@ -106,6 +107,9 @@ class Turn:
         """Tell the engine whether the model has had the prompt: from the first chunk on, whatever happens then.
 
         Yields what is to be called with each chunk. Without any, the prompt did not reach the model.
+
+        Raises:
+            AnswerError: the block ended well, and without any.
         """
         started = False
 
@@ -120,6 +124,8 @@ class Turn:
         finally:
             if not started:
                 self.failed()
+        if not started:
+            raise no_answer()
 
     def sent(self) -> None:
         """Note that the server has taken the prompt: from now on it is in its cache."""
@@ -137,21 +143,30 @@ class Turn:
                 self._setting.engine.abandon(plan)
         self._earlier = []
 
+    def unanswered(self) -> None:
+        """Note that what was taken as sent reached no model: what answered was no model server."""
+        for plan in (*self._earlier, self.plan):
+            self._setting.engine.evict([plan.request_id], namespace=plan.request.namespace)
+
     def scale(self, prompt_tokens: int | None) -> float | None:
-        """Return the server's tokens per counted one, None while they are unknown."""
-        return prompt_tokens / self._tokens if prompt_tokens and self._tokens else None
+        """Return the server's tokens per counted one; None while they are unknown, or cannot be (`scale_of`)."""
+        return scale_of(prompt_tokens, self._tokens, usual_tokens(self.prompt))
 
     def observe(self, usage: Usage, tokens: PromptTokens | None, cache_salt: str | None) -> Observation:
         """Tell the engine what the server reported with the answer, and the prompt's exact tokens and salt."""
+        known = isinstance(cache_salt, str | None)  # of another one nobody can tell under which keys the prompt lies
         served = Served(
-            prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens, tokens=tokens, cache_salt=cache_salt
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            tokens=tokens if known else None,
+            cache_salt=cache_salt if known else None,
         )
         return self._setting.engine.observe(self.plan, served)
 
     def figures(self, usage: Usage, tokens: PromptTokens | None, cache_salt: str | None) -> TurnFigures:
         """Do as `observe`, and return the figures of this turn."""
         observation = self.observe(usage, tokens, cache_salt)
-        stats = self._setting.engine.stats()
+        stats = self._setting.engine.stats(self._setting.namespace)
         return TurnFigures(
             request_id=self.plan.request_id,
             plan_seconds=self.plan_seconds,

@@ -27,8 +27,9 @@ class AnswerPieces:
 
         Returns what the reader gets: the text, and what the model says when it refuses.
         """
-        said, refused = _text(text), getattr(delta, "refusal", None) or ""
-        calls = getattr(delta, "tool_calls", None) or ()
+        said, refused = _text(text), _str(getattr(delta, "refusal", None))
+        calls = getattr(delta, "tool_calls", None)
+        calls = calls if isinstance(calls, (list, tuple)) else ()
         for call in calls:
             self.calls.add(call)
         thought = any([self._think(name, getattr(delta, name)) for name in _names(delta) if _THOUGHT.search(name)])
@@ -85,7 +86,8 @@ class ToolCalls:
     def add(self, piece: Any) -> None:
         """Take a piece: anything with ``index``, ``id`` and ``function``, of which each may be missing."""
         index, call_id, function = (getattr(piece, name, None) for name in ("index", "id", "function"))
-        name, arguments = (getattr(function, field, None) or "" for field in ("name", "arguments"))
+        index, call_id = (index if isinstance(index, int) else None), _str(call_id)
+        name, arguments = _str(getattr(function, "name", None)), getattr(function, "arguments", None) or ""
         if not isinstance(arguments, str):  # some servers send the object itself
             arguments = json.dumps(arguments, ensure_ascii=False)
         possible = [(at, call) for at, call in self._calls if at == index or None in (at, index)]
@@ -122,6 +124,11 @@ class ToolCalls:
         has = call["function"]
         is_next = name != has["name"] or (arguments.strip() and _is_whole(has["arguments"]))
         return None if name and has["arguments"] and is_next else call
+
+
+def _str(value: Any) -> str:
+    """Return a text, "" for what is none."""
+    return value if isinstance(value, str) else ""
 
 
 def _is_whole(arguments: str) -> bool:

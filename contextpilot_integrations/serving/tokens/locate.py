@@ -6,7 +6,6 @@ neighbours. A block that is not found exactly once where it must be is unknown, 
 
 import hashlib
 import logging
-import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
@@ -14,6 +13,7 @@ from operator import index
 from typing import Any
 
 from contextpilot_core import Message, Plan, PromptTokens
+from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations.recent import Recent
 from contextpilot_integrations.serving.tokens.sources import TokenSource
 
@@ -42,7 +42,7 @@ class PromptTokenizer:
         """Use ``source``; the tokens of the ``max_pieces`` pieces used last are kept."""
         self._source = source
         self._pieces: Recent[bytes, bytes] = Recent(max_pieces)
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._said: set[str] = set()
 
     def read(

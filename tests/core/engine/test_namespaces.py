@@ -1,10 +1,14 @@
 """Tenants in one engine (case V8): quotas of their own, and no influence of one on the plans of another."""
 
+from threading import Event, Thread
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core import ContextRequest, EngineConfig, ReuseEngine
 from tests.core.conftest import body
+from tests.forked import in_child
 
 TEXTS = [body(number, 25) for number in range(6)]
 contexts = st.lists(st.sampled_from(TEXTS), max_size=5)
@@ -78,3 +82,58 @@ def test_a_tenant_has_its_quota_and_the_others_have_the_default():
     assert engine.expected_reuse(latest) > 0
     engine.reset("large")
     assert 0 < engine.stats().cached_tokens <= 200
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "paper"])
+def test_a_child_that_is_forked_while_threads_plan_plans_on(strategy):
+    engine = ReuseEngine(EngineConfig(strategy=strategy, cache_tokens=300))
+    stop = Event()
+
+    def traffic():
+        number = 0
+        while not stop.is_set():
+            number += 1
+            engine.plan([body((number + place) % 40) for place in range(8)], query="q", commit=number % 2 == 0)
+
+    def child():
+        for number in range(3):
+            engine.plan([body(number), body(number + 1)], namespace=f"space {number % 2}")
+        engine.check_integrity()
+        return engine.stats().namespaces
+
+    threads = [Thread(target=traffic) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert all(in_child(child) in (2, 3) for _ in range(15))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    engine.check_integrity()
+
+
+def test_a_child_forgets_what_was_in_the_middle_of_a_change_and_nothing_else():
+    engine = ReuseEngine()
+    plan = engine.plan([body(0)], commit=False)
+
+    def child():
+        return engine.commit(plan), engine.stats().namespaces
+
+    assert in_child(child) == (True, 1)
+    inside, done = Event(), Event()
+
+    def change():
+        with engine._namespaces._lock:
+            inside.set()
+            done.wait()
+
+    thread = Thread(target=change)
+    thread.start()
+    inside.wait()
+    try:
+        assert in_child(child) == (False, 0)
+    finally:
+        done.set()
+        thread.join()
+    assert child() == (True, 1)

@@ -119,3 +119,35 @@ def test_what_a_message_shows_is_read_from_it_where_nothing_else_is_known():
     record = message_record(runs, (), context)
     (found,) = read_documents(record, context.text)
     assert (found.label, found.digest, found.blocks) == (1, body_digest("tea"), (ContextBlock(text="tea"),))
+
+
+class Odd:
+    def __eq__(self, other):
+        raise ArithmeticError
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("name", [["list"], {"a": 1}, Odd(), None, 7])
+def test_blocks_of_one_text_are_told_apart_whatever_their_ids_and_metadata_are(name):
+    endless = {}
+    endless["self"] = endless
+    ids = [ContextBlock(text="tea", id=name), ContextBlock(text="tea", id=name, metadata={"page": 2})]
+    odd = [ContextBlock(text="tea", metadata={"self": Odd()}), ContextBlock(text="tea", metadata=endless)]
+    other = {}
+    other["self"] = other  # to compare it with the first never ends
+    again = [ContextBlock(text="tea", metadata={"self": Odd()}), ContextBlock(text="tea", metadata=other)]
+    found = sources_of([(Shown(1, b"t", (*ids, *odd, *ids)),), (Shown(1, b"t", tuple(again)),)])[1].blocks
+    assert len(found) == len({id(block) for block in found}) == 6
+    assert all(any(block is each for each in found) for block in (*ids, *odd, *again))
+
+
+def test_blocks_that_differ_in_metadata_alone_are_all_kept():
+    blocks = tuple(ContextBlock(text="tea", metadata={"page": page}) for page in range(3_000))
+    assert sources_of([(Shown(1, b"t", blocks),), (Shown(1, b"t", blocks),)])[1].blocks == blocks
+
+
+def test_of_equal_blocks_that_were_all_sent_each_stands_for_itself():
+    blocks, digest = [block("tea", number) for number in range(3)], body_digest("tea")
+    shown = shown_documents(Given((2, 0), (1, 2), [digest] * 3, blocks))
+    assert [document.blocks for document in shown] == [(blocks[2], blocks[1]), (blocks[0], blocks[1])]

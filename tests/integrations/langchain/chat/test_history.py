@@ -297,3 +297,22 @@ def answer(tokens):
 )
 def test_the_last_report_tells_how_the_model_counts(messages, scale):
     assert reported_scale([entry_of(message) for message in messages]) == scale
+
+
+# --- halves of characters ------------------------------------------------------------------------------------------
+
+
+def test_what_a_store_brings_is_sent_whole_and_stays_as_it_is():
+    """Another application may have written half a character there, which no client library can send."""
+    theirs = AIMessage(
+        ["a \ud83d", {"type": "text", "text": "\ud83d\ude00"}],
+        additional_kwargs={"reasoning_content": "\udfff"},
+        tool_calls=[{"name": "f", "args": {"q": "\ud800"}, "id": "1"}],
+    )
+    sent = as_sent(theirs)
+    assert sent.content == ["a \ufffd", {"type": "text", "text": "\U0001f600"}]
+    assert sent.additional_kwargs == {"reasoning_content": "\ufffd"}
+    assert sent.tool_calls[0]["args"] == {"q": "\ufffd"}
+    assert theirs.content[0] == "a \ud83d"
+    assert entry_of(theirs).message["content"] == sent.content
+    assert as_sent(sent) is sent

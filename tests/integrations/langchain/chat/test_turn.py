@@ -95,10 +95,10 @@ def test_the_room_is_what_the_answer_leaves():
 
 def test_the_window_goes_by_what_the_model_reported():
     question = turn_of("what?", "D1")
-    tokens = 10 * question.turn.entry.asked.tokens
+    tokens = 5 * question.turn.entry.asked.tokens
     messages = question.added(AIMessage("ok", usage_metadata={**USED, "input_tokens": tokens}))
-    assert turn_of("and?", "D2", messages=messages, window=900).rewritten
-    assert not turn_of("and?", "D2", messages=talk("D1"), window=900).rewritten
+    assert turn_of("and?", "D2", messages=messages, window=600).rewritten
+    assert not turn_of("and?", "D2", messages=talk("D1"), window=600).rewritten
 
 
 @pytest.mark.parametrize("answer", ["text", None, {"content": "ok"}])

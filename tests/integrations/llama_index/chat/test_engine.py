@@ -535,11 +535,17 @@ def test_d8_old_messages_are_not_counted_again(talk):
 
 
 def test_what_the_server_reports_corrects_the_count(talk):
-    raw = {"usage": {"prompt_tokens": 100_000, "completion_tokens": 1}}
-    chat = talk(llm=Recorder(raw=raw), max_context_tokens=50_000)
+    alone = talk(max_context_tokens=50_000)
+    for question in ("qA one", "qB two"):
+        alone(question)
+    assert len(alone.llm.messages[-1]) == 3
+    first, second = (sum(len(each.content) for each in messages) for messages in alone.llm.messages)
+    chat = talk(
+        llm=Recorder(raw={"usage": {"prompt_tokens": first, "completion_tokens": 1}}), max_context_tokens=second
+    )
     assert chat.chats.last_usage.prompt_tokens is None
     chat("qA one")
-    assert chat.chats.last_usage.prompt_tokens == 100_000
+    assert chat.chats.last_usage.prompt_tokens == first  # every character is a token
     chat("qB two")
     assert len(chat.llm.messages[-1]) == 1
 

@@ -266,3 +266,38 @@ def test_where_an_engine_knows_only_the_text_of_a_source_the_question_knows_the_
     }
     found = known_sources(sources, [Asked("q", ("milk", tea)), Asked("p", (tea,))], config)
     assert found == {**sources, 1: Source(label=1, blocks=(tea,))}
+
+
+# --- halves of characters ------------------------------------------------------------------------------------------
+
+
+def test_what_is_asked_is_made_whole_but_for_what_nobody_sends():
+    block = ContextBlock(text="tea \ud83d", title="T\udfff", id="\ud83d", metadata={"by": "\ud83d"})
+    asked = Asked(
+        "q\ud83d\ude00", ("milk\ud800", block, "salt"), ({"type": "text", "text": "\ude00"},), frame=("\ud83d", "")
+    )
+    assert (asked.query, asked.parts, asked.frame) == (
+        "q\U0001f600",
+        ({"type": "text", "text": "\ufffd"},),
+        ("\ufffd", ""),
+    )
+    assert asked.blocks == (
+        "milk\ufffd",
+        ContextBlock(text="tea \ufffd", title="T\ufffd", id="\ud83d", metadata={"by": "\ud83d"}),
+        "salt",
+    )
+    assert json.dumps(record_of(asked, "t"), ensure_ascii=False).encode()
+    assert Asked("q", asked.blocks).blocks[1] is asked.blocks[1]
+
+
+def test_what_a_renderer_makes_is_sent_whole():
+    engine = ReuseEngine(EngineConfig(renderer=lambda block: f"{block.text} {(block.metadata or {}).get('by')}"))
+    setting = Setting(engine=engine, count=estimate_tokens)
+    asked = Asked("q", (ContextBlock(text="tea " * 40, metadata={"by": "\ud83d"}),))
+    first = Turn(setting, [], asked)
+    assert "\ufffd" in first.prompt[0]["content"]
+    first.sent()
+    again = Turn(setting, [first.entry, Entry({"role": "assistant", "content": "ok"})], asked)
+    assert json.dumps(again.prompt, ensure_ascii=False).encode()
+    again.sent()
+    assert engine.stats().in_flight == 0
