@@ -26,6 +26,12 @@ KNOWN = {label: f"source {label}" for label in (1, 2, 3, 12)}
         ("[Docs 1 and 3]", [1, 3]),
         ("[Docs 1, 2, and 3]", [1, 2, 3]),
         ("[Doc 1][Doc 2]", [1, 2]),
+        ("[Doc 1-3]", [1, 2, 3]),
+        ("[Docs 1 \u2013 3, 12]", [1, 2, 3, 12]),
+        ("[Doc 1 to Doc 2]", [1, 2]),
+        ("[Doc 2: tea-manual.pdf, page 7]", [2]),
+        ("[Doc 2, page 7]", [2]),
+        ("\u3010Doc 2\u3011", [2]),
         ("[ Doc 2 ]", [2]),
         ("**[Doc 2]**\n- [Doc 1]", [2, 1]),
         ("[Doc 2](https://example.org/2)", [2]),
@@ -46,6 +52,7 @@ def test_a_long_answer_of_numbers_is_read_at_once():
 def test_unknown_numbers_are_reported_not_guessed():
     found = citations("[Doc 4] [Doc 2, 9] [Doc 4] [Doc 0]", KNOWN)
     assert (dict(found.sources), found.unknown) == ({2: "source 2"}, (4, 9, 0))
+    assert citations("[Doc 3-5] [Doc 7-2] [Doc 1-999999999]", KNOWN).unknown == (4, 5, 7, 999999999)
 
 
 @given(st.lists(st.sampled_from([1, 2, 3, 12, 4, 77])), st.text(alphabet="ab [].\n"))
