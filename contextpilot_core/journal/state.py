@@ -104,6 +104,10 @@ class SharedState:
         view = self._views[namespace] = ReplicatedView(namespace, blocks, overlay, self)
         return view
 
+    def leave(self, namespace: str) -> None:
+        """Forget the view of a namespace that is not used here any more; the log keeps its part."""
+        self._views.pop(namespace, None)
+
     def records(self, namespace: str) -> "ReplicatedRecords":
         """Return what the workers know of the messages of a namespace."""
         return ReplicatedRecords(namespace, self)
