@@ -35,6 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 EACH = pytest.mark.parametrize(("kind", "way"), WAYS)
 STREAMED = pytest.mark.parametrize(("kind", "way"), [each for each in WAYS if "stream" in each[1]])
 COUNTING = pytest.mark.parametrize(("kind", "way"), [each for each in WAYS if each[0] != "llama_index"])
+STORED = pytest.mark.parametrize(("kind", "way"), [each for each in WAYS if each[0] != "client"])
 AWAITED = pytest.mark.parametrize(("kind", "way"), [each for each in WAYS if each[1].startswith("a")])
 
 
@@ -428,6 +429,43 @@ def test_a_report_that_can_be_counts_until_the_next_such(kind, way, after, talk)
         assert 3 * sum(4 + words(content) for _, content in chat.prompts[-1]) <= 600
     assert len(chat.users) < len(TURNS)
     check_prompt(chat.prompts[-1])
+
+
+RECORD = {"query": "one?", "blocks": [{"text": A}], "order": [0], "tokens": 9, "base": "", "labels": [1]}
+SPOILT = {
+    "nothing": None,
+    "a text": "contextpilot",
+    "a list": [RECORD],
+    "an empty mapping": {},
+    "blocks that are none": {**RECORD, "blocks": [5, None]},
+    "blocks of a text": {**RECORD, "blocks": "tea"},
+    "an order of a text": {**RECORD, "order": "0"},
+    "tokens that are none": {**RECORD, "tokens": float("nan")},
+    "tokens of 400 digits": {**RECORD, "tokens": 10**400},
+    "negative tokens": {**RECORD, "tokens": -1},
+    "labels that are none": {**RECORD, "labels": [True, "x"]},
+    "a frame of one": {**RECORD, "frame": ["a"]},
+    "what is another message's": {**RECORD, "shown": "0" * 64},
+}
+
+
+@STORED
+@pytest.mark.parametrize("record", SPOILT.values(), ids=SPOILT)
+def test_a_message_with_a_spoilt_record_is_somebody_elses(kind, way, record, talk):
+    """It is sent as it stands; what it shows may be named, and nothing that it shows is lost."""
+    chat = talk(kind, way, window=900)
+    for turn in TURNS[:2]:
+        chat.ask(*turn)
+    chat.model.reports = 300
+    before = chat.users
+    chat.spoil(record)
+    for turn in TURNS[2:]:
+        chat.ask(*turn)
+        chat.check()
+    assert chat.users[:2] == before
+    assert all(extends(later, earlier) for earlier, later in zip(chat.prompts[2:], chat.prompts[3:], strict=False))
+    text = "\n".join(content for _, content in chat.prompts[-1])
+    assert all(each in text for each in (A, B, C, D, E))
 
 
 # --- at the same time ----------------------------------------------------------------------------------------------

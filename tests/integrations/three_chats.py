@@ -335,6 +335,11 @@ class LangChainTalk(Talk):
         roles = {"human": "user", "ai": "assistant"}
         return [(roles[each.type], each.content) for each in self.chat.history("u")]
 
+    def spoil(self, record):
+        """Put something else where the records of the questions are, as another application may."""
+        for message in self.store("u").messages[::2]:
+            message.additional_kwargs["contextpilot"] = record
+
     def cut(self, keep):
         """Leave the messages at the places ``keep`` of the history, as an application may."""
         history = self.store("u")
@@ -381,6 +386,10 @@ class LlamaIndexTalk(Talk):
 
     def history(self):
         return [(each.role.value, each.content) for each in self.memory.get_all()]
+
+    def spoil(self, record):
+        for message in self.memory.get_all()[::2]:
+            message.additional_kwargs["contextpilot"] = record
 
     def cut(self, keep):
         messages = self.memory.get_all()
