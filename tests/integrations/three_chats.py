@@ -199,9 +199,9 @@ class Talk:
     """Where a session may be named, the nearest first; "around" is a ``with`` block."""
     names: dict[str, str] = {}
 
-    def __init__(self, way, server, *, engine=None, window=WINDOW, instructions="Be brief.", names=None):
+    def __init__(self, way, server, *, engine=None, window=WINDOW, instructions="Be brief.", names=None, count=words):
         self.way, self.server, self.model = way, server, Model()
-        self.window, self.instructions = window, instructions
+        self.window, self.instructions, self.count = window, instructions, count
         self.names = self.names if names is None else names
         self.documents: dict[str, list[str]] = {}
         self.loop = asyncio.new_event_loop() if self.is_async else None
@@ -272,7 +272,9 @@ class ClientTalk(Talk):
             kind, library = AsyncContextPilotClient, openai.AsyncOpenAI
         before = getattr(self, "client", None)
         wrapped = library(base_url=self.server.base_url, api_key="-", max_retries=0, timeout=20)
-        self.client = kind(wrapped, model="m", engine=self.engine, max_context_tokens=self.window, token_counter=words)
+        self.client = kind(
+            wrapped, model="m", engine=self.engine, max_context_tokens=self.window, token_counter=self.count
+        )
         if before is not None:  # a history has no other way to another client
             self.client._chats.sessions = before._chats.sessions
 
@@ -314,7 +316,7 @@ class LangChainTalk(Talk):
             instructions=self.instructions,
             session_id=self.names.get("field"),
             max_context_tokens=self.window,
-            token_counter=words,
+            token_counter=self.count,
         )
         self.config = {"configurable": {"session_id": self.names.get("config")}}
         self.options = {"session_id": self.names["argument"]} if "argument" in self.names else {}
@@ -333,6 +335,11 @@ class LangChainTalk(Talk):
         roles = {"human": "user", "ai": "assistant"}
         return [(roles[each.type], each.content) for each in self.chat.history("u")]
 
+    def spoil(self, record):
+        """Put something else where the records of the questions are, as another application may."""
+        for message in self.store("u").messages[::2]:
+            message.additional_kwargs["contextpilot"] = record
+
     def cut(self, keep):
         """Leave the messages at the places ``keep`` of the history, as an application may."""
         history = self.store("u")
@@ -350,7 +357,9 @@ class LlamaIndexTalk(Talk):
 
     def build(self):
         memory = getattr(self, "memory", None)
-        self.memory = memory or ChatMemoryBuffer.from_defaults(token_limit=WINDOW, tokenizer_fn=str.split)
+        self.memory = memory or ChatMemoryBuffer.from_defaults(
+            token_limit=WINDOW, tokenizer_fn=lambda text: range(self.count(text))
+        )
         self.retriever = llama_index_fakes.TableRetriever({})
         self.retriever.table = self.documents
         self.chat = ContextPilotChatEngine.from_defaults(
@@ -377,6 +386,10 @@ class LlamaIndexTalk(Talk):
 
     def history(self):
         return [(each.role.value, each.content) for each in self.memory.get_all()]
+
+    def spoil(self, record):
+        for message in self.memory.get_all()[::2]:
+            message.additional_kwargs["contextpilot"] = record
 
     def cut(self, keep):
         messages = self.memory.get_all()

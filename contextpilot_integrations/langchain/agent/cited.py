@@ -1,6 +1,7 @@
 """What the labels of an agent's answer stand for: places in its messages, kept with the answer, and no text twice."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -44,9 +45,10 @@ def documents_at(places: object, messages: Sequence[BaseMessage]) -> dict[int, D
     documents = {name: documents_of(found[0]) for name, found in results.items() if len(found) == 1}
     labelled: dict[int, Document] = {}
     for label, named in places.items() if isinstance(places, Mapping) else ():
-        found = [documents[name][position] for name, position in named if position < len(documents.get(name, ()))]
-        if found:
-            labelled[int(label)] = one_source(found)
+        with suppress(LookupError, TypeError, ValueError):  # others wrote it
+            found = [documents[name][position] for name, position in named if position < len(documents.get(name, ()))]
+            if found:
+                labelled[int(label)] = one_source(found)
     return labelled
 
 

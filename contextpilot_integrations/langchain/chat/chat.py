@@ -13,7 +13,6 @@ from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from contextpilot_core import RequestTypeError, ReuseEngine, TokenCounter, estimate_tokens
-from contextpilot_integrations.langchain.chat.events import atell, tell
 from contextpilot_integrations.langchain.chat.finding import Condense, Finder
 from contextpilot_integrations.langchain.chat.history import (
     GetHistory,
@@ -149,8 +148,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             turn = self._turn(messages, question, self._finder.find(question, messages, config), session_id, kwargs)
             with turn.turn.sending():
                 reply = made_whole(self._llm.invoke(turn.prompt, config, **turn.arguments))
-            save(history, turn.added(reply), turn.rewritten, held)
-            tell(turn.figures(reply), config)
+            save(history, turn.added(reply), held, turn.replaced)
+            turn.tell(reply, config)
             return turn.answered(reply)
 
         with self._locks.hold(session_id) as held:
@@ -169,8 +168,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             turn = self._turn(messages, question, blocks, session_id, kwargs)
             with turn.turn.sending():
                 reply = made_whole(await self._llm.ainvoke(turn.prompt, config, **turn.arguments))
-            await asave(history, turn.added(reply), turn.rewritten, held)
-            await atell(await turn.afigures(reply), config)
+            await asave(history, turn.added(reply), held, turn.replaced)
+            await turn.atell(reply, config)
             return turn.answered(reply)
 
         async with self._locks.ahold(session_id) as held:
@@ -193,8 +192,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                     yield turn.answered(chunk) if pieces.is_empty else chunk
                     pieces.add(chunk)
             if (reply := pieces.message) is not None:
-                save(history, turn.added(reply), turn.rewritten, held)
-                tell(turn.figures(reply), config)
+                save(history, turn.added(reply), held, turn.replaced)
+                turn.tell(reply, config)
 
         def in_turn() -> Iterator[BaseMessage]:
             with self._locks.hold(session_id) as held:
@@ -229,8 +228,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                     yield turn.answered(chunk) if pieces.is_empty else chunk
                     pieces.add(chunk)
             if (reply := pieces.message) is not None:
-                await asave(history, turn.added(reply), turn.rewritten, held)
-                await atell(await turn.afigures(reply), config)
+                await asave(history, turn.added(reply), held, turn.replaced)
+                await turn.atell(reply, config)
 
         async def in_turn() -> AsyncIterator[BaseMessage]:
             async with self._locks.ahold(session_id) as held:

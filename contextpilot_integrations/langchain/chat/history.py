@@ -15,6 +15,7 @@ from contextpilot_integrations.serving.chat import (
     Entry,
     Held,
     asked_of,
+    contained,
     read_usage,
     record_of,
     scale_of,
@@ -82,13 +83,27 @@ class MemoryHistories:
         return self._known.peek(session_id) or MemoryHistory(partial(self._known.put, session_id))
 
 
-def save(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool, held: Held) -> None:
-    """Append messages, if the session was not reset meanwhile; with ``rewritten`` they replace those that are there."""
+def save(
+    history: MessageHistory,
+    messages: Sequence[BaseMessage],
+    held: Held,
+    replaced: Sequence[BaseMessage] | None = None,
+) -> None:
+    """Append messages, if the session was not reset meanwhile; or put them in place of those that are ``replaced``.
+
+    A store that fails between the two gets back what it had, as far as it takes it.
+    """
 
     def write() -> None:
-        if rewritten:
+        if replaced is not None:
             history.clear()
-        history.add_messages(messages)
+        try:
+            history.add_messages(messages)
+        except BaseException:
+            if replaced:
+                with contained("giving a store back what it had"):
+                    history.add_messages(replaced)
+            raise
 
     if messages:
         held.record(write, history.clear)
@@ -101,15 +116,26 @@ async def aload(history: MessageHistory) -> list[BaseMessage]:
     return history.messages
 
 
-async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool, held: Held) -> None:
+async def asave(
+    history: MessageHistory,
+    messages: Sequence[BaseMessage],
+    held: Held,
+    replaced: Sequence[BaseMessage] | None = None,
+) -> None:
     """Append or replace messages, as `save`."""
     if not hasattr(history, "aadd_messages") or not hasattr(history, "aclear"):
-        return save(history, messages, rewritten, held)
+        return save(history, messages, held, replaced)
 
     async def write() -> None:
-        if rewritten:
+        if replaced is not None:
             await history.aclear()
-        await history.aadd_messages(messages)
+        try:
+            await history.aadd_messages(messages)
+        except BaseException:
+            if replaced:
+                with contained("giving a store back what it had"):
+                    await history.aadd_messages(replaced)
+            raise
 
     if messages:
         await held.arecord(write, history.aclear)

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 
 from contextpilot_core import RequestError, RequestTypeError
 from contextpilot_core.prompt import message_text
 from contextpilot_integrations.langchain.chat.answers import with_sources
+from contextpilot_integrations.langchain.chat.events import atell, tell
 from contextpilot_integrations.langchain.chat.history import as_sent, entry_of, message_of, reported_scale
 from contextpilot_integrations.langchain.chat.llm import ModelCall
 from contextpilot_integrations.langchain.documents import DocumentBlock, document_of
@@ -19,6 +21,7 @@ from contextpilot_integrations.serving.chat import (
     Setting,
     Turn,
     TurnFigures,
+    contained,
     read_usage,
     room_for,
     says_something,
@@ -31,7 +34,7 @@ _Answer = TypeVar("_Answer")
 class ChatTurn:
     """Made for one question on top of the messages of its session; planned when made.
 
-    ``prompt`` and ``arguments`` go to the model. When ``rewritten`` is true, `added` replaces the session's messages.
+    ``prompt`` and ``arguments`` go to the model. ``replaced``: the session's messages, where `added` replaces them.
     """
 
     def __init__(
@@ -51,12 +54,14 @@ class ChatTurn:
         room = room_for(setting.window, call.options)
         scale = 1.0 if room is None else reported_scale(history)
         self.turn = Turn(setting, history, asked, room=room, scale=scale)
-        self.rewritten, self.arguments = self.turn.rewritten, call.arguments
+        self.replaced, self.arguments = (messages if self.turn.rewritten else None), call.arguments
+        with self.turn.opening():
+            self._labelled = {label: document_of(source) for label, source in self.turn.sources.items()}
         self._prefix, self._tokenizer, self._call = setting.prefix, tokenizer, call
 
     def answered(self, answer: _Answer) -> _Answer:
         """Return an answer, or the first piece of one, with the documents that the labels of its prompt stand for."""
-        return with_sources(answer, {label: document_of(source) for label, source in self.turn.sources.items()})
+        return with_sources(answer, self._labelled)
 
     @property
     def prompt(self) -> list[BaseMessage]:
@@ -82,7 +87,7 @@ class ChatTurn:
             answer = answer.model_copy(update={"content": refusal})
         if _calls_tools(answer) or not says_something(answer.content):
             return []
-        before = self.turn.history if self.rewritten else []
+        before = self.turn.history if self.turn.rewritten else []
         return [*[self._message(entry) for entry in (*before, self.turn.entry)], answer]
 
     def figures(self, answer: BaseMessage) -> TurnFigures:
@@ -99,6 +104,16 @@ class ChatTurn:
         if self._tokenizer is None:
             return self.figures(answer)
         return await asyncio.to_thread(self.figures, answer)
+
+    def tell(self, answer: BaseMessage, config: RunnableConfig) -> None:
+        """Send the figures to the callbacks of the run that ``config`` belongs to."""
+        with contained("telling the figures of a turn"):
+            tell(self.figures(answer), config)
+
+    async def atell(self, answer: BaseMessage, config: RunnableConfig) -> None:
+        """As `tell`."""
+        with contained("telling the figures of a turn"):
+            await atell(await self.afigures(answer), config)
 
     def _message(self, entry: Entry) -> BaseMessage:
         return message_of(entry)

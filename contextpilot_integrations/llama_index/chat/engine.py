@@ -41,6 +41,7 @@ from contextpilot_integrations.serving.chat import (
     Tenants,
     TurnLocks,
     Usage,
+    contained,
     read_usage,
     refuse_more_than_one,
     whole,
@@ -291,7 +292,8 @@ class ContextPilotChatEngine(BaseChatEngine):
 
     def _answered(self, turn: ChatTurn, usage: Usage, tokens: PromptTokens | None) -> None:
         self._last_usage = usage
-        _dispatcher.event(TurnEvent(**asdict(turn.figures(usage, tokens))))
+        with contained("telling the figures of a turn"):
+            _dispatcher.event(TurnEvent(**asdict(turn.figures(usage, tokens))))
         self._scale = turn.turn.scale(usage.prompt_tokens) or self._scale
 
     def _watched(self, turn: ChatTurn, chunks: ChatResponseGen) -> ChatResponseGen:

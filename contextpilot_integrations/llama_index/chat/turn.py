@@ -37,6 +37,7 @@ class ChatTurn:
     """Made for one question on top of what the memory holds; planned when made.
 
     When ``rewritten`` is true, `TurnMemory` puts ``history`` and the question in place of what the memory holds.
+    ``nodes_by_label`` is what every label of the prompt stands for.
     """
 
     def __init__(
@@ -56,20 +57,17 @@ class ChatTurn:
         asked = Asked(question, blocks, frame=template.around(question) if template is not None and blocks else None)
         self.turn = Turn(setting, [entry_of(message) for message in stored], asked, room=room, scale=scale)
         self._prefix, self._extra_body = setting.prefix, extra_body
-        self.nodes, self.rewritten = in_prompt_order(found.nodes, self.turn.plan.blocks), self.turn.rewritten
-        self._query = found.query
-        *self.history, self.user = [message_of(entry) for entry in (*self.turn.history, self.turn.entry)]
+        self._query, self.rewritten = found.query, self.turn.rewritten
+        with self.turn.opening():
+            self.nodes = in_prompt_order(found.nodes, self.turn.plan.blocks)
+            self.nodes_by_label: NodesByLabel = {label: nodes_of(each) for label, each in self.turn.sources.items()}
+            *self.history, self.user = [message_of(entry) for entry in (*self.turn.history, self.turn.entry)]
 
     @property
     def sources(self) -> list[ToolOutput]:
         """What was retrieved, in the form in which LlamaIndex's chat engines report it."""
         question = {"message": self._query}
         return [ToolOutput(tool_name="retriever", content=str(self.nodes), raw_input=question, raw_output=self.nodes)]
-
-    @property
-    def nodes_by_label(self) -> NodesByLabel:
-        """What every label of the prompt stands for."""
-        return {label: nodes_of(source) for label, source in self.turn.sources.items()}
 
     def response(self, answer: ChatMessage) -> ContextPilotResponse:
         """Return an answer as the caller gets it."""

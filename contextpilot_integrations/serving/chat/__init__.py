@@ -1,6 +1,7 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
 from contextpilot_integrations.serving.chat.answers import no_answer, refuse_more_than_one, room_for, says_something
+from contextpilot_integrations.serving.chat.containment import contained
 from contextpilot_integrations.serving.chat.entries import (
     Asked,
     Entry,
@@ -30,6 +31,7 @@ __all__ = [
     "Usage",
     "as_rendered",
     "asked_of",
+    "contained",
     "no_answer",
     "read_usage",
     "record_of",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from contextpilot_core import Message, Plan, RequestError, ReuseEngine, TokenCounter
 from contextpilot_core.checks import whole_number
 from contextpilot_core.prompt import HistoryDigest, message_text
+from contextpilot_integrations.serving.chat.containment import WindowCounter
 from contextpilot_integrations.serving.chat.entries import Asked, Entry, message_tokens, read, sent, split_turns
 from contextpilot_integrations.serving.chat.texts import whole
 
@@ -32,7 +33,9 @@ class Setting:
     stored: bool = True
 
     def __post_init__(self) -> None:
-        """Check the window, and make the texts whole. Raises `ConfigError`."""
+        """Check the window, let the counter fail, and make the texts whole. Raises `ConfigError`."""
+        if not isinstance(self.count, WindowCounter):
+            object.__setattr__(self, "count", WindowCounter(self.count))
         for name in ("instructions", "prefix"):
             object.__setattr__(self, name, whole(getattr(self, name)))
         if self.window is not None:

@@ -16,6 +16,7 @@ from contextpilot_integrations.serving.chat import (
     Setting,
     Turn,
     Usage,
+    contained,
     no_answer,
     read_usage,
     room_for,
@@ -159,7 +160,8 @@ class ClientTurn:
             delta = getattr(choice, "delta", None)
             text = self._pieces.add(getattr(delta, "content", None), delta)
         if self._first_at is None and self._pieces.has_begun:
-            self._first_at = self._clock()
+            with contained("looking at the clock"):
+                self._first_at = self._clock()
         return text
 
     def read_tokens(self, tokenizer: PromptTokenizer) -> PromptTokens | None:
@@ -195,12 +197,19 @@ class ClientTurn:
             plan=self._turn.plan,
             prompt=self.prompt,
             usage=self._usage,
-            ttft_ms=None if self._first_at is None else 1000.0 * (self._first_at - self._sent_at),
+            ttft_ms=self._milliseconds(),
             finish_reason=self._finish_reason,
             message=message,
             observation=self._turn.observe(self._usage, tokens, self._extra(SALT)),
             turn=self._turn,
         )
+
+    def _milliseconds(self) -> float | None:
+        waited = None
+        if self._first_at is not None:
+            with contained("looking at the clock"):
+                waited = 1000.0 * (self._first_at - self._sent_at)
+        return waited
 
     def _extra(self, name: str) -> Any:
         return (self._question.options.get("extra_body") or {}).get(name)

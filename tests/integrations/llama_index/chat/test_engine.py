@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from contextpilot_core import ConfigError, EngineConfig, RequestError, ReuseEngine
+from contextpilot_core import AnswerError, ConfigError, EngineConfig, RequestError, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.session import session
 from tests.conftest import require
@@ -624,11 +624,13 @@ def test_a_stream_that_breaks_off_is_not_in_the_history(way, talk):
     assert len(chat.history) == 2
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("way", ["stream_chat", "astream_chat"])
 def test_a_stream_without_a_chunk(way, talk):
     chat = talk(way, llm=Recorder(lambda messages: ""))
-    response, answer = chat("qA one")
-    assert (answer, chat.history, chat.engine.stats().in_flight) == ("", [], 0)
+    with pytest.raises(AnswerError, match="not a single piece"):
+        chat("qA one")
+    assert (chat.history, chat.engine.stats().in_flight) == ([], 0)
 
 
 def test_a_stream_is_in_the_history_when_it_was_consumed():
