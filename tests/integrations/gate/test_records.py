@@ -13,19 +13,20 @@ from contextpilot_integrations.gate.records import Record, ScoreFile
 HEAD = '{"settings": {}}\n'
 
 
+def recorded(group='"g"', scores="{}"):
+    return f'{HEAD}{{"key": "k", "group": {group}, "scores": {scores}}}'
+
+
 @pytest.mark.parametrize(
     "text",
     [
         *("", "[]\n", "null\n", "no JSON\n", "[" * 100_000 + "\n", "9" * 5_000 + "\n", '{"settings": "\udcff"}\n'),
         *('{"settings": null}\n', '{"settings": 5}\n', '{"settings": []}\n', '{"settings": {}}\n{"key": 1}\n'),
         *(HEAD + line for line in ("5", "null", "[]", "{}", '{"key": 1, "group": "g", "scores": {}}')),
-        *(HEAD + '{"key": "k", "group": %s, "scores": {}}' % value for value in ("5", "null", "[]", "{}")),
+        *(recorded(group=value) for value in ("5", "null", "[]", "{}")),
+        *(recorded(scores=value) for value in ("5", "null", '"x"', "[1]", '{"a": 5}')),
         *(
-            HEAD + '{"key": "k", "group": "g", "scores": %s}' % value
-            for value in ("5", "null", '"x"', "[1]", '{"a": 5}')
-        ),
-        *(
-            HEAD + '{"key": "k", "group": "g", "scores": {"a": {"f1": %s}}}' % value
+            recorded(scores=f'{{"a": {{"f1": {value}}}}}')
             for value in ('"0.5"', "null", "true", "NaN", "Infinity", "-1e400", "9" * 400, "[]", "{}", "[" * 500)
         ),
     ],
