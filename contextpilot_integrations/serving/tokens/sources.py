@@ -154,7 +154,8 @@ def read_token_ids(response: Any) -> Sequence[int] | None:
     Servers send them when asked with ``extra_body={"return_token_ids": True}``. vLLM: in the response of a chat, in the
     choices of a text completion, of a stream in its first chunk. SGLang: in the choices, and not in streams of chats.
     """
-    for holder in (response, *(_get(response, "choices") or ())):
+    choices = _get(response, "choices")
+    for holder in (response, *(choices if isinstance(choices, (list, tuple)) else ())):
         ids = _get(holder, "prompt_token_ids")
         if isinstance(ids, Sequence) and ids and all(isinstance(token, int) for token in ids):
             return ids
