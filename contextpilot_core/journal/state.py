@@ -104,6 +104,10 @@ class SharedState:
         view = self._views[namespace] = ReplicatedView(namespace, blocks, overlay, self)
         return view
 
+    def leave(self, namespace: str) -> None:
+        """Forget the view of a namespace that is not used here any more; the log keeps its part."""
+        self._views.pop(namespace, None)
+
     def records(self, namespace: str) -> "ReplicatedRecords":
         """Return what the workers know of the messages of a namespace."""
         return ReplicatedRecords(namespace, self)
@@ -121,8 +125,9 @@ class SharedState:
 
     def record(self, operation: Operation) -> int:
         """Number an operation and keep it for the log."""
-        self.last += 1
-        entry = self._own[self.last] = Entry(self.worker, self.last, operation, self.log.time)
+        number = self.last + 1
+        entry = self._own[number] = Entry(self.worker, number, operation, self.log.time)
+        self.last = number  # after it is kept: a fork may come in between
         if isinstance(operation, Reset):
             self._resets[self.last] = operation.namespace
         self._forget_oldest()

@@ -4,10 +4,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, Protocol
 
 from contextpilot_core import ContextRequest, EngineConfig, ReuseEngine
+from contextpilot_core.types import cached_property
 from contextpilot_integrations.gate.arms import Messages, dedup_prompts, order_prompts
 from contextpilot_integrations.gate.cases import Case
 from contextpilot_integrations.gate.records import Record, ScoreFile, Scores

@@ -8,11 +8,11 @@ No label holds a text: of documents, questions, or tenants that were not named b
 mode knows no collectors: give every process a port of its own.)
 """
 
-import threading
 from collections.abc import Callable, Collection, Iterator
 from weakref import WeakMethod
 
 from contextpilot_core import ConfigError, EngineStats, Observation, Observer, Plan
+from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations.extras import load
 
 load("prometheus_client", extra="metrics")
@@ -61,7 +61,7 @@ class EngineMetrics(Collector):
             raise ConfigError("namespaces must be a list of the namespaces that get figures of their own; give names")
         self._namespaces = frozenset(namespaces)
         self._stats: dict[str, WeakMethod[Callable[[], EngineStats]]] = {}
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._seconds = Histogram(
             "contextpilot_plan_seconds", "Time to plan one request", ["engine"], registry=None, buckets=_BUCKETS
         )

@@ -13,7 +13,6 @@ from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from contextpilot_core import RequestTypeError, ReuseEngine, TokenCounter, estimate_tokens
-from contextpilot_integrations.langchain.chat.events import atell, tell
 from contextpilot_integrations.langchain.chat.finding import Condense, Finder
 from contextpilot_integrations.langchain.chat.history import (
     GetHistory,
@@ -22,6 +21,7 @@ from contextpilot_integrations.langchain.chat.history import (
     MessageHistory,
     aload,
     asave,
+    made_whole,
     save,
 )
 from contextpilot_integrations.langchain.chat.llm import model_call
@@ -29,7 +29,7 @@ from contextpilot_integrations.langchain.chat.pieces import Pieces
 from contextpilot_integrations.langchain.chat.turn import ChatTurn
 from contextpilot_integrations.langchain.documents import DocumentBlock
 from contextpilot_integrations.langchain.sessions import session_of
-from contextpilot_integrations.serving.chat import Held, Setting, Tenants, TurnLocks
+from contextpilot_integrations.serving.chat import Held, Setting, Tenants, TurnLocks, whole
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
 ChatInput: TypeAlias = str | Mapping[str, Any] | HumanMessage
@@ -147,9 +147,9 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             messages = history.messages
             turn = self._turn(messages, question, self._finder.find(question, messages, config), session_id, kwargs)
             with turn.turn.sending():
-                reply = self._llm.invoke(turn.prompt, config, **turn.arguments)
-            save(history, turn.added(reply), turn.rewritten, held)
-            tell(turn.figures(reply), config)
+                reply = made_whole(self._llm.invoke(turn.prompt, config, **turn.arguments))
+            save(history, turn.added(reply), held, turn.replaced)
+            turn.tell(reply, config)
             return turn.answered(reply)
 
         with self._locks.hold(session_id) as held:
@@ -167,9 +167,9 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             blocks = await self._finder.afind(question, messages, config)
             turn = self._turn(messages, question, blocks, session_id, kwargs)
             with turn.turn.sending():
-                reply = await self._llm.ainvoke(turn.prompt, config, **turn.arguments)
-            await asave(history, turn.added(reply), turn.rewritten, held)
-            await atell(await turn.afigures(reply), config)
+                reply = made_whole(await self._llm.ainvoke(turn.prompt, config, **turn.arguments))
+            await asave(history, turn.added(reply), held, turn.replaced)
+            await turn.atell(reply, config)
             return turn.answered(reply)
 
         async with self._locks.ahold(session_id) as held:
@@ -192,8 +192,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                     yield turn.answered(chunk) if pieces.is_empty else chunk
                     pieces.add(chunk)
             if (reply := pieces.message) is not None:
-                save(history, turn.added(reply), turn.rewritten, held)
-                tell(turn.figures(reply), config)
+                save(history, turn.added(reply), held, turn.replaced)
+                turn.tell(reply, config)
 
         def in_turn() -> Iterator[BaseMessage]:
             with self._locks.hold(session_id) as held:
@@ -228,8 +228,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                     yield turn.answered(chunk) if pieces.is_empty else chunk
                     pieces.add(chunk)
             if (reply := pieces.message) is not None:
-                await asave(history, turn.added(reply), turn.rewritten, held)
-                await atell(await turn.afigures(reply), config)
+                await asave(history, turn.added(reply), held, turn.replaced)
+                await turn.atell(reply, config)
 
         async def in_turn() -> AsyncIterator[BaseMessage]:
             async with self._locks.ahold(session_id) as held:
@@ -272,7 +272,7 @@ def _question(asked: ChatInput) -> str:
             f"the question must be a str, a HumanMessage with text, or a mapping with one of them under 'input', got "
             f"{type(asked).__name__} with {type(question).__name__}; parts that are no text cannot be sent: convert it"
         )
-    return question
+    return whole(question)
 
 
 def _text(part: Any) -> Any:

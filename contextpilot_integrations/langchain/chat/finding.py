@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 
 from contextpilot_core import ConfigError, RequestTypeError
-from contextpilot_integrations.langchain.chat.history import entry_of
+from contextpilot_integrations.langchain.chat.history import entry_of, made_whole
 from contextpilot_integrations.langchain.documents import DocumentBlock, as_block, by_relevance
 
 Condense: TypeAlias = (
@@ -71,7 +71,7 @@ class Finder:
 def as_asked(message: BaseMessage) -> BaseMessage:
     """Return the message without the documents that went along with a question of ours."""
     asked = entry_of(message).asked
-    return message if asked is None else HumanMessage(asked.query, id=message.id)
+    return made_whole(message) if asked is None else HumanMessage(asked.query, id=message.id)
 
 
 def _text(made: object) -> str:

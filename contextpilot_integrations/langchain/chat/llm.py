@@ -23,12 +23,6 @@ class ModelCall:
     options: Mapping[str, Any]
 
     @property
-    def answer_tokens(self) -> int:
-        """The most tokens of the answer, 0 when unknown."""
-        limits = (self.options.get(name) for name in ("max_completion_tokens", "max_tokens"))
-        return next((limit for limit in limits if isinstance(limit, int)), 0)
-
-    @property
     def cache_salt(self) -> str | None:
         """The salt under which the prompt is cached."""
         return self._extra.get(SALT)

@@ -41,8 +41,10 @@ from contextpilot_integrations.serving.chat import (
     Tenants,
     TurnLocks,
     Usage,
+    contained,
     read_usage,
     refuse_more_than_one,
+    whole,
 )
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
@@ -203,7 +205,7 @@ class ContextPilotChatEngine(BaseChatEngine):
                 answer = self._llm.chat(turn.prompt(self._prefix))
             usage = read_usage(answer.raw)
             self._answered(turn, usage, turn.read_tokens(self._tokenizer, usage))
-            reply = ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")
+            reply = ChatMessage(role=MessageRole.ASSISTANT, content=whole(answer.message.content or ""))
             TurnMemory(self._memory, turn, held).put(reply)
         return turn.response(reply)
 
@@ -216,7 +218,7 @@ class ContextPilotChatEngine(BaseChatEngine):
                 answer = await self._llm.achat(turn.prompt(self._prefix))
             usage = read_usage(answer.raw)
             self._answered(turn, usage, await turn.aread_tokens(self._tokenizer, usage))
-            reply = ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")
+            reply = ChatMessage(role=MessageRole.ASSISTANT, content=whole(answer.message.content or ""))
             await TurnMemory(self._memory, turn, held).aput(reply)
         return turn.response(reply)
 
@@ -256,7 +258,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         self._held = held
         if chat_history is not None:
             self._memory.set(list(chat_history))
-        stored = self._memory.get_all()
+        message, stored = whole(message), self._memory.get_all()
         return self._plan(message, self._finder.find(message, stored), stored)
 
     async def _aask(self, message: str, chat_history: list[ChatMessage] | None, held: Held) -> ChatTurn:
@@ -269,7 +271,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         self._held = held
         if chat_history is not None:
             await self._memory.aset(list(chat_history))
-        stored = await self._memory.aget_all()
+        message, stored = whole(message), await self._memory.aget_all()
         return self._plan(message, await self._finder.afind(message, stored), stored)
 
     def _plan(self, message: str, found: Found, stored: list[ChatMessage]) -> ChatTurn:
@@ -290,7 +292,8 @@ class ContextPilotChatEngine(BaseChatEngine):
 
     def _answered(self, turn: ChatTurn, usage: Usage, tokens: PromptTokens | None) -> None:
         self._last_usage = usage
-        _dispatcher.event(TurnEvent(**asdict(turn.figures(usage, tokens))))
+        with contained("telling the figures of a turn"):
+            _dispatcher.event(TurnEvent(**asdict(turn.figures(usage, tokens))))
         self._scale = turn.turn.scale(usage.prompt_tokens) or self._scale
 
     def _watched(self, turn: ChatTurn, chunks: ChatResponseGen) -> ChatResponseGen:

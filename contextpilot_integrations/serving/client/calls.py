@@ -17,7 +17,7 @@ from contextpilot_core import (
     ReuseEngine,
     TokenCounter,
 )
-from contextpilot_integrations.serving.chat import Setting, Tenants, refuse_more_than_one
+from contextpilot_integrations.serving.chat import Asked, Setting, Tenants, refuse_more_than_one, whole
 from contextpilot_integrations.serving.chat.entries import read
 from contextpilot_integrations.serving.client.conversation import Conversation, Sessions
 from contextpilot_integrations.serving.client.replicas import Attempt, Replicas
@@ -70,10 +70,8 @@ class Chats:
         """Check what the engine does not; the question of a chat."""
         parts = _parts(query)
         return Question(
-            blocks=_blocks(blocks),
-            query="" if parts else query,  # type: ignore[arg-type]  # what is neither, the engine refuses
-            parts=parts,
-            instructions=instructions,
+            asked=Asked("" if parts else query, _blocks(blocks), parts),  # type: ignore[arg-type]  # the engine refuses
+            instructions=whole(instructions),
             session_id=session_of(argument=session_id),
             namespace=namespace,
             options=self._options(namespace, options),
@@ -84,10 +82,9 @@ class Chats:
     ) -> Question:
         """Check what the engine does not; the question of a text prompt."""
         return Question(
-            blocks=_blocks(blocks),
-            query=query,
+            asked=Asked(query, _blocks(blocks)),
             is_text=True,
-            instructions=instructions,
+            instructions=whole(instructions),
             session_id=None,
             namespace=namespace,
             options=self._options(namespace, options),
@@ -147,20 +144,23 @@ def _parts(query: Query) -> tuple[Message, ...]:
                 f"query[{number}] is a {type(part).__name__}; a question is a str, or a list of parts in OpenAI form, "
                 'like {"type": "text", "text": "..."}'
             )
-        parts.append(deepcopy(dict(part)))  # they stay in the history, and callers may change theirs
+        try:  # they stay in the history, and callers may change theirs
+            parts.append(deepcopy(dict(part)))
+        except RecursionError:
+            raise RequestError(f"query[{number}] is nested too deeply; give plain JSON values") from None
     return tuple(parts)
 
 
-def _blocks(blocks: Any) -> tuple[str | ContextBlock, ...]:
+def _blocks(blocks: Any) -> Any:
     """Return what can be read again; what are no blocks, the engine refuses."""
-    return tuple(blocks) if isinstance(blocks, (Iterator, list)) else blocks
+    return blocks if isinstance(blocks, (str, bytes, Mapping)) or not isinstance(blocks, Iterable) else tuple(blocks)
 
 
 def request_of(question: Question, conversation: Conversation) -> ContextRequest:
     """Return a question as the engine reads it, on top of its conversation."""
     return ContextRequest(
-        blocks=question.blocks,
-        query=question.query,
+        blocks=question.asked.blocks,
+        query=question.asked.query,
         instructions=question.instructions,
         messages=tuple(read(conversation.history)),
         session_id=question.session_id,

@@ -1,14 +1,28 @@
 """One question of a client without any input or output: what to send, and what the chunks of the answer add up to."""
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
-from contextpilot_core import ContextBlock, Message, Observation, Plan, PromptTokens, Source
-from contextpilot_integrations.serving.chat import SALT, Asked, Entry, Setting, Turn, Usage, read_usage, says_something
+from contextpilot_core import Message, Observation, Plan, PromptTokens, Source
+from contextpilot_core.mirror import ProcessLock
+from contextpilot_integrations.serving.chat import (
+    SALT,
+    Asked,
+    Entry,
+    Setting,
+    Turn,
+    Usage,
+    contained,
+    no_answer,
+    read_usage,
+    room_for,
+    says_something,
+    whole,
+)
 from contextpilot_integrations.serving.client.conversation import Conversation
 from contextpilot_integrations.serving.client.pieces import AnswerPieces
 from contextpilot_integrations.serving.tokens import PromptTokenizer, read_token_ids
@@ -37,7 +51,6 @@ class ChatResult:
     the server names them) if there are any.
     ``prompt``: what was sent: the messages, or the text of a text prompt.
     ``observation``: cached tokens, predicted when the prompt was planned and as the server reported them.
-    ``sources``: what every ``[Doc n]`` of the prompt stands for, of this turn and of all that it still shows.
     """
 
     answer: str
@@ -48,19 +61,22 @@ class ChatResult:
     finish_reason: str | None
     message: Message
     observation: Observation
-    sources: Mapping[int, Source]
+    turn: Turn = field(repr=False, compare=False)
+
+    @cached_property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for, of this turn and of all that it still shows."""
+        return self.turn.sources
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """What a caller of a client asks for. ``options`` go to the client library untouched.
 
-    ``parts``: the question when it is more than a text. ``is_text``: for a text prompt instead of a chat.
+    ``is_text``: for a text prompt instead of a chat.
     """
 
-    blocks: tuple[str | ContextBlock, ...]
-    query: str
-    parts: tuple[Message, ...] = ()
+    asked: Asked
     is_text: bool = False
     instructions: str
     session_id: str | None
@@ -81,13 +97,13 @@ class ClientTurn:
     ) -> None:
         """Plan the prompt, if ``plan`` is None. Raises `RequestError`, as ``engine.plan`` does."""
         self._conversation, self._question, self._setting, self._clock = conversation, question, setting, clock
-        asked = Asked(question.query, question.blocks, question.parts)
-        room = None if setting.window is None else setting.window - _answer_tokens(question.options)
-        self._turn = Turn(setting, conversation.history, asked, room=room, scale=conversation.scale, plan=plan)
+        room = room_for(setting.window, question.options)
+        self._turn = Turn(setting, conversation.history, question.asked, room=room, scale=conversation.scale, plan=plan)
         self._sent_at = clock()
         self._first_at: float | None = None
         self._pieces = AnswerPieces()
         self._finish_reason: str | None = None
+        self._is_answered = False
         self._usage = Usage()
         self._token_ids: Sequence[int] | None = None
 
@@ -95,7 +111,7 @@ class ClientTurn:
     def prompt(self) -> tuple[Message, ...] | str:
         """What to send: the messages of a chat, or the text of a text prompt."""
         if self._question.is_text:
-            return "\n\n".join([message["content"] for message in self._turn.plan.messages])
+            return whole("\n\n".join([message["content"] for message in self._turn.plan.messages]))
         return tuple(deepcopy(self._turn.prompt))  # the messages stay in the history
 
     @property
@@ -130,18 +146,22 @@ class ClientTurn:
         self._usage = self._usage.updated(read_usage(chunk))
         if self._token_ids is None:
             self._token_ids = read_token_ids(chunk)
-        choices = getattr(chunk, "choices", None) or ()
+        choices = getattr(chunk, "choices", None)
+        choices = choices if isinstance(choices, (list, tuple)) else ()
         choice = next((each for each in choices if not getattr(each, "index", None)), None)  # the first may have none
         if choice is None:
             return ""
-        self._finish_reason = getattr(choice, "finish_reason", None) or self._finish_reason
+        self._is_answered = True
+        reason = getattr(choice, "finish_reason", None)
+        self._finish_reason = reason if reason and isinstance(reason, str) else self._finish_reason
         if self._question.is_text:
             text = self._pieces.add(getattr(choice, "text", None))
         else:
             delta = getattr(choice, "delta", None)
             text = self._pieces.add(getattr(delta, "content", None), delta)
         if self._first_at is None and self._pieces.has_begun:
-            self._first_at = self._clock()
+            with contained("looking at the clock"):
+                self._first_at = self._clock()
         return text
 
     def read_tokens(self, tokenizer: PromptTokenizer) -> PromptTokens | None:
@@ -161,8 +181,14 @@ class ClientTurn:
         Not appended: an answer that broke off or says nothing, and one with tool calls, which no user message may
         follow (continue with ``[*result.prompt, result.message, <tool results>]``). What is appended is what was said:
         thoughts are for the continuation of their own turn, and servers refuse or drop them later.
+
+        Raises:
+            AnswerError: not a single piece of an answer came.
         """
-        message, answer = self._pieces.message, self._pieces.text
+        if not self._is_answered:
+            self._turn.unanswered()
+            raise no_answer()
+        message, answer = whole(self._pieces.message), whole(self._pieces.text)
         ended = self._finish_reason is not None and "tool_calls" not in message
         if ended and not self._question.is_text and says_something(answer):
             self._remember({"role": "assistant", "content": answer})
@@ -171,12 +197,19 @@ class ClientTurn:
             plan=self._turn.plan,
             prompt=self.prompt,
             usage=self._usage,
-            ttft_ms=None if self._first_at is None else 1000.0 * (self._first_at - self._sent_at),
+            ttft_ms=self._milliseconds(),
             finish_reason=self._finish_reason,
             message=message,
             observation=self._turn.observe(self._usage, tokens, self._extra(SALT)),
-            sources=self.sources,
+            turn=self._turn,
         )
+
+    def _milliseconds(self) -> float | None:
+        waited = None
+        if self._first_at is not None:
+            with contained("looking at the clock"):
+                waited = 1000.0 * (self._first_at - self._sent_at)
+        return waited
 
     def _extra(self, name: str) -> Any:
         return (self._question.options.get("extra_body") or {}).get(name)
@@ -186,11 +219,6 @@ class ClientTurn:
         conversation.scale = turn.scale(self._usage.prompt_tokens) or conversation.scale
         conversation.history = (*turn.head, *turn.history, turn.entry, Entry(answer))
         conversation.engine, conversation.last_plan = self._setting.engine, turn.plan
-
-
-def _answer_tokens(options: Mapping[str, Any]) -> int:
-    asked = (options.get(name) for name in ("max_completion_tokens", "max_tokens"))
-    return next((tokens for tokens in asked if isinstance(tokens, int)), 0)
 
 
 def may_refuse(error: Exception) -> bool:
@@ -206,7 +234,7 @@ class Wishes:
 
     def __init__(self, server: str, *wanted: Wanted) -> None:
         """Begin with all that is ``wanted``; ``server``: its name in logs."""
-        self.present, self._server, self._is_settled, self._lock = wanted, server, False, threading.Lock()
+        self.present, self._server, self._is_settled, self._lock = wanted, server, False, ProcessLock()
 
     def fewer(self, asked: tuple[Wanted, ...], error: Exception) -> tuple[Wanted, ...] | None:
         """Return what to ask for instead after a refusal, the field that it names first; None where that helps not."""

@@ -1,10 +1,10 @@
 """Where exact token ids come from: the model's tokenizer, the server's endpoints, or the response itself."""
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from contextpilot_core import ConfigError, Message
+from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations import extras
 
 
@@ -42,7 +42,7 @@ class HuggingFaceTokens:
                     f"tokenizer is a {type(tokenizer).__name__} without {name}; give a tokenizer of transformers"
                 )
         self._tokenizer = tokenizer
-        self._lock = threading.Lock()  # fast tokenizers refuse two threads at a time
+        self._lock = ProcessLock()  # fast tokenizers refuse two threads at a time
 
     def chat(
         self, messages: Sequence[Message], *, tools: Sequence[Any] | None, template_options: Mapping[str, Any]
@@ -154,7 +154,8 @@ def read_token_ids(response: Any) -> Sequence[int] | None:
     Servers send them when asked with ``extra_body={"return_token_ids": True}``. vLLM: in the response of a chat, in the
     choices of a text completion, of a stream in its first chunk. SGLang: in the choices, and not in streams of chats.
     """
-    for holder in (response, *(_get(response, "choices") or ())):
+    choices = _get(response, "choices")
+    for holder in (response, *(choices if isinstance(choices, (list, tuple)) else ())):
         ids = _get(holder, "prompt_token_ids")
         if isinstance(ids, Sequence) and ids and all(isinstance(token, int) for token in ids):
             return ids

@@ -1,6 +1,9 @@
 """The observer of an engine: told of every plan and every response, with the time that planning took."""
 
-from contextpilot_core import ContextRequest, ReuseEngine
+import pytest
+
+from contextpilot_core import ConfigError, ContextRequest, ReuseEngine
+from contextpilot_core.prompt.messages import plain
 from contextpilot_core.testing import ManualClock
 from contextpilot_core.types import Served
 
@@ -78,3 +81,44 @@ def test_errors_of_an_observer_stay_outside_and_are_logged_once_without_their_wo
         "the observer Failing failed (KeyError)",
     ]
     assert "secret" not in caplog.text
+
+
+class Refusing(Notes):
+    def attached(self, stats):
+        raise ConfigError("the name is taken")
+
+
+class OneEngine:
+    """A journal that serves one engine, as that of Redis does."""
+
+    seal = staticmethod(plain)
+
+    def __init__(self):
+        self.state = None
+
+    def open(self, state):
+        assert self.state is None
+        self.state = state
+
+    def wake(self):
+        pass
+
+
+def test_an_observer_that_refuses_an_engine_uses_no_journal_up():
+    journal = OneEngine()
+    with pytest.raises(ConfigError, match="taken"):
+        ReuseEngine(journal=journal, observer=Refusing())
+    assert ReuseEngine(journal=journal, observer=Notes()).plan(["text"]).order == (0,)
+
+
+class Half:
+    def planned(self, plan, seconds):
+        pass
+
+
+@pytest.mark.parametrize("wrong", [5, "observer", object(), Half(), Notes])
+def test_what_is_no_observer_is_refused(wrong):
+    if wrong is Notes:
+        wrong = type("Odd", (Notes,), {"observed": 5})()
+    with pytest.raises(ConfigError, match="observer=.* lacks .*observed; give an object with the methods"):
+        ReuseEngine(observer=wrong)

@@ -3,7 +3,7 @@
 import pytest
 
 from contextpilot_core import RequestError
-from contextpilot_integrations.serving.chat import refuse_more_than_one, says_something
+from contextpilot_integrations.serving.chat import refuse_more_than_one, room_for, says_something
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,7 @@ def test_text_and_pictures_are_kept(content):
         [{"type": "thinking", "thinking": "Hm."}],
         [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}, {"type": "text", "text": ""}],
         [{"type": "redacted_thinking", "data": "x"}],
+        [{"type": "refusal", "refusal": ""}],
         7,
     ],
 )
@@ -54,3 +55,23 @@ def test_one_answer_may_be_asked_for(n):
 def test_another_number_of_answers_is_refused_with_what_to_do(n, place):
     with pytest.raises(RequestError, match=f"n={n!r} .* leave n out, and ask once for each answer"):
         refuse_more_than_one(place(n))
+
+
+@pytest.mark.parametrize(
+    ("options", "room"),
+    [
+        ({}, 100),
+        ({"max_tokens": 30}, 70),
+        ({"max_completion_tokens": 10, "max_tokens": 30}, 90),
+        ({"max_completion_tokens": None, "max_tokens": 30}, 70),
+        ({"max_tokens": 99}, 1),
+        ({"max_tokens": 100}, 100),
+        ({"max_tokens": 10**400}, 100),
+        ({"max_tokens": -1}, 100),
+        ({"max_tokens": "30"}, 100),
+        ({"max_tokens": float("nan")}, 100),
+    ],
+)
+def test_the_room_of_a_prompt_is_what_its_answer_leaves(options, room):
+    assert room_for(100, options) == room
+    assert room_for(None, options) is None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from contextpilot_core import AnswerError
 from contextpilot_integrations.serving.client.client import ContextPilotClient
 from contextpilot_integrations.serving.client.turn import Wishes, may_refuse
 from tests.integrations.chat_server import breaking_off, completing, good, refusing, reporting
@@ -375,3 +376,74 @@ def test_a_server_that_reports_more_cached_than_the_prompt_has_is_bounded(chat, 
     assert (result.usage.hit_rate, result.usage.prefilled_tokens) == (1.0, 0)
     assert result.observation.reported == 100
     assert chat.engine.stats().reported_tokens == 100
+
+
+# --- what is no answer ---------------------------------------------------------------------------------------------
+
+NO_ANSWERS = {
+    "HTML": lambda exchange: exchange.page("<!DOCTYPE html><html><body>Welcome to nginx!</body></html>"),
+    "nothing": lambda exchange: exchange.page("", "text/event-stream"),
+    "nothing, of another kind": lambda exchange: exchange.page("", "text/plain"),
+    "a page that is called a stream": lambda exchange: exchange.page("<html>\n\n</html>\n\n", "text/event-stream"),
+    "JSON that is no stream": lambda exchange: exchange.answer({"error": {"message": "try later"}}),
+    "comments": lambda exchange: exchange.page(": ping\n\n: ping\n\n", "text/event-stream"),
+    "only the end": lambda exchange: exchange.page("data: [DONE]\n\n", "text/event-stream"),
+    "numbers": lambda exchange: exchange.page("data: 5\n\ndata: null\n\n", "text/event-stream"),
+    "choices that are none": lambda exchange: exchange.page('data: {"choices": 5}\n\n', "text/event-stream"),
+    "no choice": lambda exchange: exchange.page('data: {"choices": null}\n\n', "text/event-stream"),
+}
+
+
+@pytest.mark.parametrize("way", ["chat", "stream", "complete", "stream_completion"])
+@pytest.mark.parametrize("nothing", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_what_is_no_answer_is_an_error_and_leaves_no_trace(chat, server, nothing, way):
+    chat([TEA], "?", session_id="u")
+    before, cached = chat.client.history("u"), chat.engine.stats().cached_tokens
+    server.script = [nothing]
+    ask = {"chat": chat}.get(way) or getattr(chat, way)
+    with pytest.raises(AnswerError, match=r"not a single piece.*see that the base URL is that of a model server"):
+        ask([MILK], "?", **({} if "complet" in way else {"session_id": "u"}))
+    assert chat.client.history("u") == before
+    assert (chat.engine.stats().cached_tokens, chat.engine.stats().in_flight) == (cached, 0)
+    chat.engine.check_integrity()
+    server.script = [good()]
+    assert chat([MILK], "?", session_id="u").answer == "Hello there"
+
+
+STRANGE = [
+    {"content": 5},
+    {"content": "ok", "refusal": {"why": 5}},
+    {"content": "ok", "refusal": 5},
+    {"content": "ok", "tool_calls": 5},
+    {"content": "ok", "tool_calls": [5]},
+    {"content": "ok", "tool_calls": {"index": 0}},
+    {"content": "ok", "tool_calls": [{"index": "x", "id": 5, "function": {"name": 5, "arguments": 5}}]},
+    {"content": "ok", "tool_calls": [{"index": 0, "function": 5}, {"index": "0", "function": {"name": ["a"]}}]},
+    {"content": "ok", "reasoning": 5, "thinking_blocks": 5, "reasoning_details": [5]},
+]
+
+
+@pytest.mark.parametrize("delta", STRANGE, ids=str)
+def test_a_piece_of_a_strange_shape_stops_no_answer(chat, server, delta):
+    server.script = [streaming((delta, None), ({"content": "Tea."}, None), ({}, "stop"))]
+    assert chat([TEA], "?", session_id="u").answer.endswith("Tea.")
+    server.script = [good()]
+    assert chat([MILK], "?", session_id="u").answer == "Hello there"
+
+
+@pytest.mark.parametrize("reason", [5, True, ["stop"], {"a": 1}])
+def test_an_end_that_is_no_text_is_no_end(chat, server, reason):
+    server.script = [streaming(({"content": "so"}, None), ({}, reason))]
+    result = chat([TEA], "?", session_id="u")
+    assert (result.answer, result.finish_reason) == ("so", None)
+    assert chat.client.history("u") == ()
+
+
+@pytest.mark.parametrize(
+    "usage", [5, "many", [], {"prompt_tokens": "many"}, {"prompt_tokens": 1e400}, {"prompt_tokens": -1}]
+)
+def test_a_usage_of_a_strange_shape_is_unknown(chat, server, usage):
+    server.script = [good(usage=usage)]
+    result = chat([TEA], "?", session_id="u")
+    assert (result.answer, result.usage.prompt_tokens) == ("Hello there", None)
+    assert chat.engine.stats().prompt_tokens == 0
