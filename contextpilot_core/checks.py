@@ -26,6 +26,14 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
+def same(first: object, other: object) -> bool:
+    """Tell whether two values are equal; what refuses to be compared (arrays, tensors) is equal to itself alone."""
+    try:
+        return first is other or bool(first == other)
+    except Exception:  # noqa: BLE001  # every library refuses in its own way
+        return False
+
+
 def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     """Raise `ConfigError` unless ``value`` is one of ``allowed``."""
     if not isinstance(value, str) or value not in allowed:

@@ -49,10 +49,29 @@ class Namespace:
         )
         # In the order of their deadlines: all plans wait equally long.
         self.in_flight: OrderedDict[str, Job] = OrderedDict()
+        self._waiting = 0  # bytes that the requests in flight keep, about
+        self._room = config.share(1)
         self.reports, self.counters = reports, Counters()
         self._opened: dict[str, Job] = {}
         self._forgotten = False
         self._jobs: WeakValueDictionary[str, Job] = WeakValueDictionary()  # of the plans that somebody holds
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being planned here, or in flight."""
+        return not self._opened and not self.in_flight
+
+    def bound(self, room: int) -> None:
+        """Take at most ``room`` bytes, about: three quarters for messages, a quarter for plans in flight."""
+        self._room = room
+        self.conversations.bound(room - room // 4)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Take back the oldest plans in flight beyond the room, as if their time were over; the latest stays."""
+        while self._waiting > self._room // 4 and len(self.in_flight) > 1:
+            self.abandon(next(iter(self.in_flight.values())))
+            self.counters.expired += 1
 
     @property
     def totals(self) -> Counters:
@@ -133,6 +152,7 @@ class Namespace:
                 self._take_place(job)
                 if commit:
                     self.commit(job)
+                self._fit()
         finally:
             with self._lock:
                 self.close(job)
@@ -148,6 +168,7 @@ class Namespace:
         job.path = self.index.blocks.describe(job.context)
         job.state = "in flight"
         self.in_flight[job.request_id] = self._jobs[job.request_id] = job
+        self._waiting += job.size
 
     def commit(self, job: Job) -> bool:
         """Confirm a request in flight; False when it is not.
@@ -158,6 +179,7 @@ class Namespace:
             return False
         job.state = "committed"
         del self.in_flight[job.request_id]
+        self._waiting -= job.size
         self.conversations.adopt(job.visible.known, job.request_id)
         return True
 
@@ -181,6 +203,8 @@ class Namespace:
     def evict(self, request_id: str) -> int | None:
         """Release a request and its messages: the freed tokens, or None for an unknown id."""
         waiting = self.in_flight.pop(request_id, None)
+        if waiting is not None:
+            self._waiting -= waiting.size
         job = self._jobs.pop(request_id, None)
         if job is not None:
             job.state = "gone"
@@ -222,10 +246,13 @@ class Namespace:
         for job in self.in_flight.values():
             job.state = "gone"
         self.in_flight.clear()
+        self._waiting = 0
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless index, conversations and jobs are sound."""
-        self.index.check_integrity(block for job in self._opened.values() for block in (*job.head, *job.ids.values()))
+        self.index.check_integrity()
         self.conversations.check_integrity()
         if any(job.state != "in flight" for job in self.in_flight.values()):
             raise IntegrityError("a plan is listed as in flight but is not")
+        if self._waiting != sum(job.size for job in self.in_flight.values()):
+            raise IntegrityError(f"{self._waiting} bytes are counted for {len(self.in_flight)} plans in flight")

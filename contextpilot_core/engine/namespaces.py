@@ -1,5 +1,6 @@
 """The namespaces of one engine behind one lock: where requests are opened, settled and found again."""
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
@@ -39,7 +40,8 @@ class Namespaces:
         self._config, self._count, self.clock, self._reports = config, count, clock, reports
         self.shared = None if journal is None else SharedState(config, journal, self._lock, self)
         self.seal = plain if journal is None else journal.seal
-        self._known: dict[str, Namespace] = {}
+        self._known: OrderedDict[str, Namespace] = OrderedDict()  # the one that was used last is the last
+        self._share = config.share(1)  # bytes of each namespace
         self._gone = Counters()  # of namespaces that were forgotten
         self._ids: dict[str, Iterator[str]] = {}  # by namespace: how many others have planned is not to be seen
 
@@ -229,6 +231,7 @@ class Namespaces:
             if known is not None:
                 known.forget()
                 self._gone = self._gone + known.totals
+        self._share_out()
 
     def replaced(self) -> None:
         """Follow a shared view that is another one now."""
@@ -273,7 +276,29 @@ class Namespaces:
             records = None if shared is None else shared.records(name)
             found = Namespace(config, self._count, self.seal, self.clock, blocks, view, records, reports, self._lock)
             self._known[name] = found
+            self._bound(found)
+        self._known.move_to_end(name)
         return found
+
+    def _bound(self, new: Namespace) -> None:
+        """Make room for one more namespace: beyond the limit that goes which was used longest ago, and is idle."""
+        others = [name for name, each in self._known.items() if each is not new]
+        if len(others) >= self._config.max_namespaces:
+            oldest = next((name for name in others if self._known[name].is_idle), others[0])
+            self.forgotten(oldest)
+            self._ids.pop(oldest, None)
+            if self.shared is not None:
+                self.shared.leave(oldest)
+        new.bound(self._share)
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """Give every namespace an equal share of the memory."""
+        share = self._config.share(len(self._known))
+        if share != self._share:
+            self._share = share
+            for each in self._known.values():
+                each.bound(share)
 
     def _job(self, plan: Plan) -> Job | None:
         """Return the job of ``plan``, or None when it is gone, another engine's, or was reset since."""

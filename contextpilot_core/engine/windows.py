@@ -15,6 +15,9 @@ from contextpilot_core.engine.batch import BatchOrder, by_head, context_of, plan
 from contextpilot_core.engine.namespaces import Namespaces
 from contextpilot_core.plan import BatchPlan, Job
 
+LARGEST = 256
+"""Requests behind one head that are merged among themselves; of more, the next ones are another such family."""
+
 
 def plan_window(namespaces: Namespaces, jobs: Sequence[Job], config: EngineConfig, *, commit: bool) -> BatchPlan:
     """Plan requests together, one namespace after the other; the lock is held for single questions and requests only.
@@ -33,7 +36,7 @@ def _ordered(jobs: Sequence[Job], namespaces: Namespaces, config: EngineConfig) 
     """
     if len(jobs) == 1:
         return BatchOrder((0,), (None,))  # as if it had come alone
-    groups = by_head(jobs)
+    groups = [part for members in by_head(jobs) for part in _parts(members)]
     first_of = {id(job.home): position for position, job in reversed(list(enumerate(jobs)))}
     weights = [jobs[members[0]].home.index.blocks.tokens for members in groups]
     arranged: list[Arranged] = []
@@ -50,3 +53,7 @@ def _ordered(jobs: Sequence[Job], namespaces: Namespaces, config: EngineConfig) 
     slots = [position for *_, family in sorted(families) for position in family]
     sequence = keep_session_order(slots, [session_of(job) for job in jobs])
     return BatchOrder(sequence, leads(groups, arranged, sequence, weights, config.kv_block))
+
+
+def _parts(members: list[int]) -> list[list[int]]:
+    return [members[start : start + LARGEST] for start in range(0, len(members), LARGEST)]

@@ -14,6 +14,7 @@ from contextpilot_core.prompt import (
     Section,
     context_message_text,
     read_documents,
+    sendable,
     shown_documents,
     sources_of,
 )
@@ -35,8 +36,8 @@ class Plan(OnePerProcess):
 
     ``order`` holds positions in the caller's list: all distinct blocks that take part, hinted ones included, in the
     order of the prompt. ``messages`` is ready for an OpenAI-compatible endpoint, ``text`` is the context alone (with
-    the note, when blocks were moved). Unless its request says ``remember=False``, the engine recognises the message
-    that `messages` ends with.
+    the note, when blocks were moved); in both, half a character (a surrogate) is U+FFFD. Unless its request says
+    ``remember=False``, the engine recognises the message that `messages` ends with.
     """
 
     _job: Job
@@ -165,12 +166,12 @@ class Plan(OnePerProcess):
     @cached_property
     def text(self) -> str:
         """The context as one string: blocks, hints and the note."""
-        return context_message_text(self.context.text, self.annotation, "")
+        return sendable(context_message_text(self.context.text, self.annotation, ""))
 
     @cached_property
     def message_text(self) -> str:
         """The text of the user message that this plan adds: context, note and question; "" when there is none."""
-        return context_message_text(self.context.text, self.annotation, self.request.query)
+        return sendable(context_message_text(self.context.text, self.annotation, self.request.query))
 
     @property
     def messages(self) -> tuple[Any, ...]:

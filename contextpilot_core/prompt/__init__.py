@@ -21,10 +21,18 @@ from contextpilot_core.prompt.messages import (
     history_of,
     message_text,
     plain,
+    sendable,
 )
 from contextpilot_core.prompt.note import COMPACT_LABELS, order_note
 from contextpilot_core.prompt.section import Section, Sections, render_bodies, render_in_place
-from contextpilot_core.prompt.visible import ForeignRecord, Given, MessageRecord, Visible, foreign_record
+from contextpilot_core.prompt.visible import (
+    ForeignRecord,
+    Given,
+    MessageRecord,
+    Visible,
+    foreign_record,
+    label_lines,
+)
 
 __all__ = [
     "COMPACT_LABELS",
@@ -51,12 +59,14 @@ __all__ = [
     "foreign_record",
     "history_of",
     "is_structured",
+    "label_lines",
     "message_text",
     "order_note",
     "plain",
     "read_documents",
     "render_bodies",
     "render_in_place",
+    "sendable",
     "shown_documents",
     "sources_of",
 ]

@@ -3,12 +3,14 @@
 import json
 import re
 import unicodedata
+from collections.abc import Iterator
 
 _ROW = re.compile(r"^[ \t]*(?:\||\d+[ \t]*[|\t→])", re.MULTILINE)
 _JSON_KEY = re.compile(r'"\s*:')
 _STARTS = re.compile(r"\n\s*|[.!?…][\"'”’)\]]*\s+|[。！？]\s*")
 _ENDS = re.compile(r"(?=\n)|[.!?…][\"'”’)\]]*(?=\s|\Z)|[。！？]")
-_WIDE = "\u2e80"  # from here on scripts are mostly written without spaces
+_WORD_EDGE = re.compile("(?<=[\\s\u2e80-\U0010ffff])|(?=\\s)")  # from U+2E80 on scripts mostly have no spaces
+_CHUNK = 64
 
 
 def is_structured(body: str) -> bool:
@@ -57,7 +59,7 @@ def _first_boundary(body: str, low: int, high: int) -> int:
     for stop in _STARTS.finditer(body, max(0, low - 4), high):
         if stop.end() >= low:
             return stop.end()
-    return next((at for at in range(low, high + 1) if _is_word_edge(body, at)), -1)
+    return next(_word_edges(body, low, high), -1)
 
 
 def _last_boundary(body: str, low: int, high: int) -> int:
@@ -65,11 +67,18 @@ def _last_boundary(body: str, low: int, high: int) -> int:
     ends = [stop.end() for stop in _ENDS.finditer(body, low, high + 1) if low <= stop.end() <= high]
     if ends:
         return ends[-1]
-    return next((at for at in range(high, low - 1, -1) if _is_word_edge(body, at)), -1)
+    for top in range(high, low - 1, -_CHUNK):  # backwards, as the last is asked for: most words are short
+        edges = list(_word_edges(body, max(low, top - _CHUNK + 1), top))
+        if edges:
+            return edges[-1]
+    return -1
 
 
-def _is_word_edge(body: str, at: int) -> bool:
-    """Tell whether a cut at ``at`` parts no word: beside white space, or in a script without spaces."""
-    if body[at - 1].isspace() or body[at].isspace():
-        return True
-    return body[at - 1] >= _WIDE and unicodedata.category(body[at])[0] != "M"
+def _word_edges(body: str, low: int, high: int) -> Iterator[int]:
+    """Yield the places in [low, high] at which a cut parts no word: beside white space, in scripts without spaces."""
+    for edge in _WORD_EDGE.finditer(body, low, high + 1):
+        at = edge.start()
+        if at > high:
+            return
+        if body[at - 1].isspace() or body[at].isspace() or unicodedata.category(body[at])[0] != "M":
+            yield at

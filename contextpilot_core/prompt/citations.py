@@ -5,13 +5,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from contextpilot_core.checks import same
 from contextpilot_core.prompt.visible import Given, MessageRecord
 from contextpilot_core.types import ContextBlock, Source
 
 _T = TypeVar("_T")
+_MOST_ALIKE = 64
+_MOST_IN_RANGE = 100
 # A separator stands between any two numbers, so that there is one way to read them: an answer cannot make this slow.
-_MORE = r"\s?(?:,|;|&|and|, and)\s?(?:docs?\.?\s?)?\d{1,9}"
-_CITED = re.compile(rf"\[\s?docs?\.?\s?(\d{{1,9}}(?:{_MORE})*)\s?\]", re.IGNORECASE)
+_MORE = r"\s?(?:,|;|&|and|, and|[-\u2013\u2014]|to)\s?(?:docs?\.?\s?)?\d{1,9}"
+_TITLE = r"(?:\s?[:|,]\s?[^\W\d][^\[\]\u3010\u3011\n]{0,200})?"
+_CITED = re.compile(rf"[\[\u3010]\s?docs?\.?\s?(\d{{1,9}}(?:{_MORE})*){_TITLE}\s?[\]\u3011]", re.IGNORECASE)
+_NUMBER = re.compile(r"([-\u2013\u2014]|to)?\s?(?:docs?\.?\s?)?(\d{1,9})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +43,38 @@ def citations(answer: str, sources: Mapping[int, _T]) -> Citations[_T]:
     """Return what the ``[Doc n]`` of an answer stand for, by ``sources`` (`Plan.sources` and the like).
 
     Forms that models make of a label are read as well: ``[doc 2]``, ``[Doc 1, 3]``, ``[Doc 1, Doc 3]``,
-    ``[Docs 1 and 3]``. Nothing is guessed: a number that no source has is ``unknown``.
+    ``[Docs 1 and 3]``, ``[Doc 1-3]``, ``[Doc 2: tea.pdf]``. Nothing is guessed: a number that no source has is
+    ``unknown``.
     """
-    cited = dict.fromkeys(int(number) for found in _CITED.findall(answer) for number in re.findall(r"\d+", found))
+    cited = dict.fromkeys(label for found in _CITED.findall(answer) for label in _labels(found))
     return Citations(
         sources={label: sources[label] for label in cited if label in sources},
         unknown=tuple([label for label in cited if label not in sources]),
     )
 
 
+def _labels(numbers: str) -> Iterable[int]:
+    """Yield the labels of one citation; of a range, its ends and what lies between."""
+    last = 0
+    for to, number in _NUMBER.findall(numbers):
+        label = int(number)
+        if to and last < label <= last + _MOST_IN_RANGE:
+            yield from range(last + 1, label)
+        yield label
+        last = label
+
+
 def shown_documents(given: Given) -> tuple[Shown, ...]:
     """Return what the labels of one message stand for, with the blocks that were left out as repeats."""
     order, labels, digests, blocks = given.order, given.labels, given.digests, given.blocks
-    sent, alike = set(order), dict[bytes, list[int]]()
+    sent, left_out = set(order), dict[bytes, list[int]]()
     for position, digest in enumerate(digests):
-        alike.setdefault(digest, []).append(position)
+        if position not in sent:
+            left_out.setdefault(digest, []).append(position)
     found = []
     for position, label in zip(order, labels, strict=True):
         if label is not None:
-            others = [other for other in alike[digests[position]] if other not in sent]
+            others = left_out.get(digests[position], ())
             found.append(Shown(label, digests[position], tuple([_block(blocks[p]) for p in (position, *others)])))
     return tuple(found)
 
@@ -64,19 +82,16 @@ def shown_documents(given: Given) -> tuple[Shown, ...]:
 def sources_of(messages: Iterable[Iterable[Shown]]) -> dict[int, Source]:
     """Return what the labels of several messages stand for; none for a label that stands for more than one text."""
     digests: dict[int, bytes] = {}
-    blocks: dict[int, list[ContextBlock]] = {}
+    blocks: dict[int, _Different] = {}
     unclear = set()
     for message in messages:
         for shown in message:
             if digests.setdefault(shown.label, shown.digest) != shown.digest:
                 unclear.add(shown.label)
-            known = blocks.setdefault(shown.label, [])
-            for block in shown.blocks:
-                if not any(_same(block, other) for other in known):
-                    known.append(block)
+            blocks.setdefault(shown.label, _Different()).add(shown.blocks)
     return {
-        label: Source(label=label, blocks=tuple(found))
-        for label, found in sorted(blocks.items())
+        label: Source(label=label, blocks=tuple(different.found))
+        for label, different in sorted(blocks.items())
         if label not in unclear
     }
 
@@ -92,8 +107,30 @@ def _block(block: str | ContextBlock) -> ContextBlock:
     return ContextBlock(text=block) if isinstance(block, str) else block
 
 
-def _same(block: ContextBlock, other: ContextBlock) -> bool:
+class _Different:
+    """Blocks, each once: those that differ in nothing but their metadata are compared with the first few of their kind.
+
+    (Any number may have one text, so comparing all with all would take too long.)
+    """
+
+    def __init__(self) -> None:
+        self.found: list[ContextBlock] = []
+        self._objects: set[int] = set()
+        self._alike: dict[int, list[ContextBlock]] = {}
+
+    def add(self, blocks: Iterable[ContextBlock]) -> None:
+        """Add those that are not there yet."""
+        for block in blocks:
+            alike = self._alike.setdefault(_hash(block), [])
+            if id(block) in self._objects or any(same(block, other) for other in alike[:_MOST_ALIKE]):
+                continue
+            alike.append(block)
+            self.found.append(block)
+            self._objects.add(id(block))
+
+
+def _hash(block: ContextBlock) -> int:
     try:
-        return block is other or bool(block == other)
-    except (TypeError, ValueError):  # what stands in metadata may refuse to be compared
-        return False
+        return hash(block)
+    except Exception:  # noqa: BLE001  # an id may be anything
+        return hash((block.text, block.title))

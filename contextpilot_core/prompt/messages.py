@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -13,6 +14,17 @@ from contextpilot_core.types import Message
 def body_digest(body: str) -> bytes:
     """Return the identity of a body: SHA-256 of its UTF-8 form (lone surrogates included)."""
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).digest()
+
+
+def sendable(text: str) -> str:
+    """Return a text as it can be sent: half a character (a surrogate) becomes U+FFFD; its length stays the same."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _HALVES.sub("\ufffd", text)
+    return text
 
 
 def distinct(keys: Sequence[Hashable]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -33,6 +45,10 @@ READABLE_ROLES = frozenset({"user", "tool"})
 """Roles whose text may count as visible context: assistant and system messages never do (docs: rule 1)."""
 
 _ENDLESS = "a message contains itself, or is nested too deeply; give plain JSON values"
+_DEEPEST = 200
+_MOST_VALUES = 1_000_000
+_MOST_BITS = 4_096
+_HALVES = re.compile("[\ud800-\udfff]")
 
 Seal = Callable[[bytes], bytes]
 """Turns a digest into the form by which it is known: keyed, when processes share what they know of digests."""
@@ -84,7 +100,7 @@ def history_of(messages: Sequence[Message], instructions: str, seal: Seal) -> tu
             system = message
     if instructions and system is None:
         messages = ({"role": "system", "content": instructions}, *messages)
-    elif instructions and system is not None and message_text(system) != instructions:
+    elif instructions and system is not None and sendable(message_text(system) or "") != sendable(instructions):
         raise RequestError(
             f"instructions ({len(instructions)} characters) differ from the system message that messages already "
             "hold; a prompt has one: leave instructions empty, or give the same text"
@@ -93,10 +109,7 @@ def history_of(messages: Sequence[Message], instructions: str, seal: Seal) -> tu
 
 
 def _history_message(message: Message, seal: Seal) -> HistoryMessage:
-    try:  # callers may change theirs before we render
-        message = {key: value if isinstance(value, str) else _copied(value) for key, value in message.items()}
-    except RecursionError:
-        raise RequestError(_ENDLESS) from None
+    message = _Copy().of(message)
     text = message_text(message)
     text_digest = None if text is None else body_digest(text)
     digest = seal(message_digest(message, text_digest))
@@ -105,14 +118,34 @@ def _history_message(message: Message, seal: Seal) -> HistoryMessage:
     return HistoryMessage(digest, seal(text_digest), text, message)
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_copied(entry) for entry in value]
-    if isinstance(value, tuple):
-        return tuple([_copied(entry) for entry in value])
-    return value
+class _Copy:
+    """One copy of a message, as callers may change theirs before we render; what could not be sent is refused here.
+
+    Values that share a part many times over are counted as they would be written.
+    """
+
+    def __init__(self) -> None:
+        self._left = _MOST_VALUES
+
+    def of(self, message: Message) -> dict[str, Any]:
+        """Return the message with all of its mappings and lists copied."""
+        return {key: self._value(value, 0) for key, value in message.items()}
+
+    def _value(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return sendable(value)
+        self._left -= 1
+        if depth > _DEEPEST or self._left < 0:
+            raise RequestError(_ENDLESS)
+        if isinstance(value, (dict, Mapping)):
+            return {key: self._value(entry, depth + 1) for key, entry in value.items()}
+        if isinstance(value, list):
+            return [self._value(entry, depth + 1) for entry in value]
+        if isinstance(value, tuple):
+            return tuple([self._value(entry, depth + 1) for entry in value])
+        if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+            raise RequestError(f"a message holds a whole number of {value.bit_length()} bits; give it as text")
+        return value
 
 
 def message_text(message: Message) -> str | None:
@@ -143,7 +176,7 @@ def message_digest(message: Message, text_digest: bytes | None = None) -> bytes:
     text = message_text(message)
     try:
         framed = _framed([role, extra, None if text is not None else content, text is not None])
-    except RecursionError:
+    except (RecursionError, ValueError):  # of a number that is too long to be written
         raise RequestError(_ENDLESS) from None
     if text is not None and text_digest is None:
         text_digest = body_digest(text)
@@ -157,7 +190,7 @@ def _frame(role: str) -> bytes:
 
 
 def _framed(head: Sequence[object]) -> bytes:
-    return f"{_dump(head)}\n".encode("utf-8", "surrogatepass")
+    return f"{_Written().dump(head)}\n".encode("utf-8", "surrogatepass")
 
 
 class HistoryDigest:
@@ -178,21 +211,32 @@ class HistoryDigest:
         return self._hash.hexdigest()
 
 
-def _plain(value: object) -> object:
-    """Return a JSON value for anything, decided by its content alone: no address, no order of a set, no ``repr``."""
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else f"\0{_dump(key)}": _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(_dump(entry) for entry in value)
-    if isinstance(value, (bytes, bytearray)):
-        return {"bytes": bytes(value).hex()}
-    fields = getattr(value, "__dict__", None)
-    return {"type": type(value).__qualname__, "fields": _plain(fields) if fields else None}
+class _Written:
+    """One JSON text for anything, decided by its content alone: no address, no order of a set, no ``repr``."""
 
+    def __init__(self) -> None:
+        self._left = _MOST_VALUES
 
-def _dump(value: object) -> str:
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
+    def dump(self, value: object) -> str:
+        """Return the text. Raises `RecursionError` for what has no end."""
+        return json.dumps(self._plain(value), sort_keys=True, separators=(",", ":"))
+
+    def _plain(self, value: object) -> object:
+        if value is None or isinstance(value, (str, bool, int, float)):
+            return value
+        self._left -= 1
+        if self._left < 0:
+            raise RecursionError
+        if isinstance(value, Mapping):
+            return {
+                key if isinstance(key, str) else f"\0{self.dump(key)}": self._plain(entry)
+                for key, entry in value.items()
+            }
+        if isinstance(value, (list, tuple)):
+            return [self._plain(entry) for entry in value]
+        if isinstance(value, (set, frozenset)):
+            return sorted(self.dump(entry) for entry in value)
+        if isinstance(value, (bytes, bytearray)):
+            return {"bytes": bytes(value).hex()}
+        fields = getattr(value, "__dict__", None)
+        return {"type": type(value).__qualname__, "fields": self._plain(fields) if fields else None}

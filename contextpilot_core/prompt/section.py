@@ -4,13 +4,13 @@ The one renderer: plans and the middleware of agents both write their documents 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import BlockItem, HintItem, RenderedContext, render_context
-from contextpilot_core.prompt.messages import body_digest, distinct
+from contextpilot_core.prompt.messages import body_digest, distinct, sendable
 from contextpilot_core.prompt.spans import Marks, common_marks, split_blocks
-from contextpilot_core.prompt.visible import NOTHING, MessageRecord, Visible, foreign_record, message_record
+from contextpilot_core.prompt.visible import NOTHING, MessageRecord, Visible, label_lines, message_record
 from contextpilot_core.tokens import TokenCounter
 from contextpilot_core.types import Segment
 
@@ -133,9 +133,10 @@ def render_bodies(
     digests = [body_digest(body) for body in bodies]
     positions = distinct(digests)[0] if config.dedup else tuple(range(len(bodies)))
     tokens = [max(1, count(body)) for body in bodies]
+    visible = _doubting(visible, bodies)
     hints = visible.hints(positions, bodies, digests, tokens, config, count)
     section = Sections(bodies, positions, hints, visible, config, count).section(positions)
-    return section.context.text, section.record(digests)
+    return sendable(section.context.text), section.record(digests)
 
 
 def render_in_place(
@@ -149,20 +150,29 @@ def render_in_place(
     places = tuple(range(len(bodies)))
     tokens = [max(1, count(body)) for body in bodies]
     rest = "\n".join(around)
+    visible = _doubting(visible, [*bodies, rest])
     hints = visible.hints(places, bodies, digests, tokens, config, count)
     if config.dedup:
-        unclear = visible.unclear | foreign_record(rest, readable=False).labels
         own: dict[bytes, int] = {}
+        fresh = visible.next_label
         for place in places:
             label = own.get(digests[place])
             if place in hints:
                 continue
-            if label and label not in unclear and _hint_tokens(label, config, count) < tokens[place]:
+            if label and label not in visible.unclear and _hint_tokens(label, config, count) < tokens[place]:
                 hints[place] = label
             else:
-                own.setdefault(digests[place], visible.next_label + place - len([p for p in hints if p < place]))
+                own.setdefault(digests[place], fresh)
+                fresh += 1
     section = Sections(bodies, places, hints, visible, config, count).section(places, around)
+    section = replace(section, context=replace(section.context, text=sendable(section.context.text)))
     return section, section.record(digests, rest=rest)
+
+
+def _doubting(visible: Visible, texts: Sequence[str]) -> Visible:
+    """Return what is visible beside new texts: labels that they seem to show are not clear any more."""
+    found = label_lines(texts)
+    return replace(visible, doubtful=visible.doubtful | found) if found else visible
 
 
 def _hint_tokens(label: int, config: EngineConfig, count: TokenCounter) -> int:

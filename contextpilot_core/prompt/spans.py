@@ -6,10 +6,12 @@ Whatever a hash finds is verified on the text, character by character: a collisi
 import re
 import zlib
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+
+import numpy as np
 
 from contextpilot_core.prompt.boundaries import is_structured, whole_words
 from contextpilot_core.prompt.winnowing import CERTAIN, GRAM, scan
@@ -20,6 +22,9 @@ MAX_PARAGRAPHS = 4096
 MIN_SPAN = CERTAIN + 1
 
 _CANDIDATES = 8
+_PLACES = 64
+_HALF, _WORD = np.uint64(32), np.uint64(0xFFFFFFFF)
+_PATIENCE = 16
 _NEAR = 32
 _BLANK_LINES = re.compile(r"\n[ \t\r]*\n\s*")
 
@@ -40,30 +45,38 @@ def profile(text: str) -> MessageProfile:
     return MessageProfile(array("Q", sorted(marks)))
 
 
-def paragraph_keys(body: str) -> tuple[tuple[int, int], ...]:
-    """Return (checksum, offset) of every paragraph: what `shows_block` needs of a body, to be computed once."""
-    return tuple(_paragraphs(body, MAX_PARAGRAPHS + 1))
+class Paragraphs:
+    """Where the paragraphs of several messages start: tells which bodies stand among them as a whole.
 
-
-def shows_block(text: str, profile: MessageProfile, body: str, keys: Sequence[tuple[int, int]] | None = None) -> bool:
-    """Tell whether ``body`` stands in ``text`` whole, bounded by blank lines or the ends of the text.
-
-    The cost depends on the body, not on the text; the answer is verified on the text. A paragraph beyond the
-    profile's bound counts as absent. ``keys``: ``paragraph_keys(body)``, where the caller has them.
+    A body costs as much as it is long, however many messages there are; the answer is verified on their texts. A
+    paragraph beyond the bound of a profile counts as absent, and one that stands in many places is looked at in the
+    first of them only.
     """
-    if len(body) > len(text):
-        return False
-    keys = paragraph_keys(body) if keys is None else keys
-    rarest: list[int] = []
-    for checksum, within in keys:
-        marks = profile.paragraphs
-        first = bisect_left(marks, checksum << 32)
-        last = bisect_left(marks, (checksum + 1) << 32, first, min(len(marks), first + _CANDIDATES))
-        if first == last:
+
+    def __init__(self, messages: Sequence[tuple[MessageProfile, str]]) -> None:
+        self._texts = [text for _, text in messages]
+        marks = [np.frombuffer(profile.paragraphs, np.uint64) for profile, _ in messages]
+        joined = np.concatenate([np.empty(0, np.uint64), *marks])
+        order = np.argsort(joined >> _HALF, kind="stable")
+        self._checksums = (joined >> _HALF)[order]
+        self._offsets = (joined & _WORD)[order]
+        self._owners = np.repeat(np.arange(len(marks)), list(map(len, marks)))[order]
+
+    def show(self, body: str) -> bool:
+        """Tell whether ``body`` stands in a message whole, bounded by blank lines or the ends of the message."""
+        keys = list(_paragraphs(body, MAX_PARAGRAPHS + 1))
+        if not keys or not self._texts:
             return False
-        if not rarest or last - first < len(rarest):
-            rarest = [(mark & 0xFFFFFFFF) - within for mark in marks[first:last]]
-    return any(start >= 0 and text.startswith(body, start) and _bounded(text, start, body) for start in rarest)
+        checksums = np.array([checksum for checksum, _ in keys], np.uint64)
+        first = np.searchsorted(self._checksums, checksums, "left")
+        places = np.searchsorted(self._checksums, checksums, "right") - first
+        rarest = int(places.argmin())
+        start, within = int(first[rarest]), keys[rarest][1]
+        for place in range(start, start + min(int(places[rarest]), _PLACES)):
+            text, at = self._texts[self._owners[place]], int(self._offsets[place]) - within
+            if at >= 0 and text.startswith(body, at) and _bounded(text, at, body):
+                return True
+        return False
 
 
 def _paragraphs(text: str, most: int) -> Iterable[tuple[int, int]]:
@@ -176,12 +189,13 @@ class _Shown:
 
     def add_literal(self, label: int, segments: Sequence[Segment], marks: Marks) -> None:
         """Append the literal segments of a block, with those of its anchors that lie inside one."""
-        start = 0
+        start = first = 0
         for segment in segments:
             end = start + len(segment.text)
+            last = bisect_right(marks, end - GRAM, first, key=_offset)
             if segment.label is None:
-                inside = [(at - start, key) for at, key in marks if start <= at <= end - GRAM]
-                self.add(label, segment.text, inside)
+                self.add(label, segment.text, [(at - start, key) for at, key in marks[first:last]])
+            first = bisect_left(marks, end, last, key=_offset)
             start = end
 
 
@@ -190,12 +204,13 @@ def _spans(
 ) -> list[tuple[int, int, int]]:
     """Return (start, end, label) of the spans to replace: from the left, each the longest at its anchor.
 
-    ``least``: characters below which nothing is `worth` a hint.
+    ``least``: characters below which nothing is `worth` a hint. Where runs that are long enough are refused again and
+    again (a text of short period without a boundary), the rest is sent: the work stays in proportion to the body.
     """
     if not marks or is_structured(body):
         return []
     spans: list[tuple[int, int, int]] = []
-    floor = 0
+    floor, patience = 0, _PATIENCE * len(body)
     weighed: dict[tuple[int, int], int] = {}  # (text, shift) -> end of a common run that was refused
     for at, key in marks:
         if at < floor:
@@ -216,6 +231,10 @@ def _spans(
             spans.append((start, end, best[2]))
             floor = end
             weighed.clear()
+            continue
+        patience -= best[1] - best[0]
+        if patience < 0:
+            break
     return spans
 
 
@@ -255,3 +274,7 @@ def _grow(equal: Callable[[int], bool], limit: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+def _offset(mark: tuple[int, int]) -> int:
+    return mark[0]

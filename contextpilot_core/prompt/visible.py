@@ -4,19 +4,30 @@ Records are made when a message is rendered; they are only ever used for a messa
 """
 
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import RenderedContext
-from contextpilot_core.prompt.spans import MessageProfile, paragraph_keys, profile, shows_block, sources_in
+from contextpilot_core.prompt.spans import MessageProfile, Paragraphs, profile, sources_in
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import ContextBlock, Segment, SpanSource, cached_property
+from contextpilot_core.types import ContextBlock, Segment, SpanSource, cached_property, kept_bytes
 
-# A label alone on its line; of what may stand before it, nothing crosses a line, so the search stays linear.
-_LABEL_LINE = re.compile(r"^[^\S\n]*(?:[>*#|-][^\S\n]*)*\[Doc (\d{1,9})\][^\S\n]*$", re.MULTILINE)
+# A label alone on its line, whatever ends a line; of what may stand before it, nothing crosses one: so it is linear.
+_LINE_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+_BLANKS = rf"[^\S{_LINE_ENDS}]*"
+_LABEL_LINE = re.compile(
+    rf"(?:^|(?<=[{_LINE_ENDS}])){_BLANKS}(?:[>*#|-]{_BLANKS})*\[Doc (\d{{1,9}})\]{_BLANKS}(?=[{_LINE_ENDS}]|\Z)"
+)
+_NO_LABELS: frozenset[int] = frozenset()
 _FENCED_BELOW = re.compile(r"\s*(?:[>*#|-]\s*)*(?:={3}|`{3}|~{3})")
+
+
+# Bytes of memory, measured: an object with what it is found by; the entries of one block; what a character takes in
+# `MessageRecord.sources`, a copy of the text included.
+_EACH, _PER_BLOCK, _PER_LABEL, _PER_CHARACTER = 1_500, 300, 100, 8
 
 
 @dataclass(frozen=True)
@@ -25,7 +36,7 @@ class MessageRecord:
 
     labels: (body digest, label) of blocks that stand there literally as a whole.
     rendered: every label that stands there, whatever is left of its block.
-    doubtful: labels that the rest of the message (its question) seems to show, too.
+    doubtful: labels that its documents, or the rest of the message (its question), seem to show, too.
     highest: the highest label that the message renders or points to (0: none).
     path: (digest, tokens) of the leading blocks before the first hint: their place in the prefix cache.
     pieces: (label, start, length) of every literal run in the message's text.
@@ -37,6 +48,12 @@ class MessageRecord:
     highest: int
     path: tuple[tuple[bytes, int], ...]
     pieces: tuple[tuple[int, int, int], ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes, with `sources`; the same in every process."""
+        shown = sum([length for _, _, length in self.pieces])
+        return _EACH + _PER_BLOCK * (len(self.pieces) + len(self.labels) + len(self.path)) + _PER_CHARACTER * shown
 
     def sources(self, text: str) -> Sequence[SpanSource]:
         """Return the literal runs with their anchors; ``text`` is the message's. Worked out once per record."""
@@ -58,6 +75,11 @@ class Given:
     digests: Sequence[bytes]
     blocks: Sequence[str | ContextBlock]
 
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it keeps from being freed: the texts, and what callers gave with them."""
+        return _EACH + _PER_BLOCK * len(self.blocks) + sum(map(_kept, self.blocks))
+
 
 @dataclass(frozen=True)
 class ForeignRecord:
@@ -70,6 +92,12 @@ class ForeignRecord:
     profile: MessageProfile | None
     labels: frozenset[int]
 
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes."""
+        marks = 0 if self.profile is None else len(self.profile.paragraphs)
+        return _EACH + 8 * marks + _PER_LABEL * len(self.labels)
+
 
 Known = MessageRecord | ForeignRecord
 
@@ -78,13 +106,17 @@ Known = MessageRecord | ForeignRecord
 class Visible:
     """What the messages of one request show, in the order of the messages.
 
-    ``given``: what every message in ``shown`` was rendered from, None where only other processes know.
+    ``given``: what every message in ``shown`` was rendered from, None where only other processes know. ``doubtful``:
+    labels that what is new in the request seems to show, too. ``named``: the highest label that answers may name,
+    although the messages no longer show what it stood for (0: none).
     """
 
     shown: tuple[tuple[MessageRecord, str], ...] = ()
     foreign: tuple[tuple[ForeignRecord, str | None], ...] = ()
     known: tuple[tuple[bytes, Known], ...] = ()
     given: tuple[Given | None, ...] = ()
+    doubtful: frozenset[int] = frozenset()
+    named: int = 0
 
     @cached_property
     def unclear(self) -> frozenset[int]:
@@ -92,21 +124,22 @@ class Visible:
         uses = Counter(label for record, _ in self.shown for label in record.rendered)
         doubtful = [label for record, _ in self.foreign for label in record.labels]
         doubtful += [label for record, _ in self.shown for label in record.doubtful]
-        return frozenset(doubtful).union(label for label, number in uses.items() if number > 1)
+        return self.doubtful.union(doubtful, [label for label, number in uses.items() if number > 1])
 
     @cached_property
     def labels(self) -> Mapping[bytes, int]:
-        """Body digest -> label of its first occurrence, as far as the label is clear."""
+        """Body digest -> label of its first occurrence under a label that is clear."""
         found: dict[bytes, int] = {}
         for record, _ in self.shown:
             for digest, label in record.labels:
-                found.setdefault(digest, label)
-        return {digest: label for digest, label in found.items() if label not in self.unclear}
+                if label not in self.unclear:
+                    found.setdefault(digest, label)
+        return found
 
     @property
     def next_label(self) -> int:
-        """One more than the highest label that we rendered and that is visible; 1 without any."""
-        return 1 + max((record.highest for record, _ in self.shown), default=0)
+        """One more than the highest label that we rendered and that is visible, or named; 1 without any."""
+        return 1 + max([self.named, *[record.highest for record, _ in self.shown]])
 
     @cached_property
     def readable(self) -> tuple[tuple[MessageProfile, str], ...]:
@@ -116,10 +149,11 @@ class Visible:
 
     def shows_unlabelled(self, body: str) -> bool:
         """Tell whether a message that we did not render holds ``body`` as a whole (docs: rule 1b)."""
-        if not self.readable:
-            return False
-        keys = paragraph_keys(body)
-        return any(shows_block(text, profile, body, keys) for profile, text in self.readable)
+        return bool(self.readable) and self._paragraphs.show(body)
+
+    @cached_property
+    def _paragraphs(self) -> Paragraphs:
+        return Paragraphs(self.readable)
 
     def hints(
         self,
@@ -177,7 +211,7 @@ def foreign_record(content: object, *, readable: bool, answer: bool = False) -> 
     labels = {
         int(line[1])
         for text in _texts(content)
-        for line in _LABEL_LINE.finditer(text)
+        for line in _label_lines(text)
         if not answer or _FENCED_BELOW.match(text, line.end())
     }
     return ForeignRecord(profile(content) if readable and isinstance(content, str) else None, frozenset(labels))
@@ -195,11 +229,35 @@ def message_record(
     return MessageRecord(
         labels=tuple([(digest, label) for digest, label, run in blocks if len(run) == 1 and run[0].label is None]),
         rendered=frozenset(label for _, label, _ in blocks),
-        doubtful=frozenset(map(int, _LABEL_LINE.findall(rest))),
+        doubtful=label_lines([rest, *[run[0].text if len(run) == 1 else _whole(run) for _, _, run in blocks]]),
         highest=max(named + [label for _, label, _ in blocks], default=0),
         path=path,
         pieces=context.pieces,
     )
+
+
+def _whole(run: Sequence[Segment]) -> str:
+    return "".join([segment.text for segment in run])
+
+
+def label_lines(texts: Iterable[str]) -> frozenset[int]:
+    """Return the numbers of what looks like our label lines in documents and questions: no hint may name them."""
+    found = [text for text in texts if "[" in text and "[Doc " in text]  # one character is found much faster
+    return frozenset([int(line[1]) for text in found for line in _LABEL_LINE.finditer(text)]) if found else _NO_LABELS
+
+
+def _label_lines(text: str) -> Iterable[re.Match[str]]:
+    return _LABEL_LINE.finditer(text) if "[Doc " in text else ()
+
+
+def _kept(block: str | ContextBlock) -> int:
+    if isinstance(block, str):
+        return sys.getsizeof(block)
+    size = sys.getsizeof(block.text) + sys.getsizeof(block.title)
+    for value in (block.id, block.metadata):
+        if value is not None:
+            size += sys.getsizeof(value) if isinstance(value, str) else kept_bytes(value)
+    return size
 
 
 def _texts(content: object) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from contextpilot_core import ConfigError
 from contextpilot_integrations import extras
 from contextpilot_integrations.gate.arms import Messages
-from contextpilot_integrations.gate.records import Scores
+from contextpilot_integrations.gate.records import Scores, finite
 from contextpilot_integrations.gate.scoring import exact_match, token_f1
 from contextpilot_integrations.serving.endpoint import (
     GREETING,
@@ -23,6 +23,7 @@ from contextpilot_integrations.serving.endpoint import (
     no_endpoint,
     reached,
     unknown_model,
+    unreadable,
 )
 
 Metric = Literal["likelihood", "answers"]
@@ -64,13 +65,13 @@ class ServerScorer:
         openai = extras.load("openai", extra="client")
         try:
             return {arm: self._ask(messages, answers) for arm, messages in prompts.items()}
-        except (openai.OpenAIError, *OTHER_SHAPE) as error:
+        except unreadable() as error:
             if getattr(error, "status_code", None) in (401, 403) or isinstance(error, openai.APIConnectionError):
-                raise no_endpoint(self._server.client, self._server.model, error) from error
+                raise no_endpoint(self._server.client, self._server.model, error) from None
             raise unknown_model(self._server.client, self._server.model, error) or ConfigError(
                 f"the server did not answer as it should ({kind_of(error)}); when a prompt is too long for its "
                 "context, leave that question out; then start again: what was scored is kept"
-            ) from error
+            ) from None
 
 
 def connect(base_url: str, model: str | None, api_key: str | None) -> AbstractContextManager[Server]:
@@ -118,11 +119,11 @@ class _PromptLikelihood:
         model = self.server.model
         prompt = self.server.post(
             "/tokenize", {"model": model, "messages": list(messages), "add_generation_prompt": True}
-        )["tokens"]
+        )
         gold = self.server.post("/tokenize", {"model": model, "prompt": answers[0], "add_special_tokens": False})
-        tokens = gold["tokens"]
+        tokens = _tokens(gold)
         reply = self.server.client.completions.create(
-            model=model, prompt=prompt + tokens, max_tokens=1, temperature=0, extra_body={"prompt_logprobs": 0}
+            model=model, prompt=_tokens(prompt) + tokens, max_tokens=1, temperature=0, extra_body={"prompt_logprobs": 0}
         )
         scored = (reply.choices[0].model_extra or {})["prompt_logprobs"][-len(tokens) :]
         return _mean([entry[str(token)]["logprob"] for token, entry in zip(tokens, scored, strict=True)])
@@ -145,15 +146,14 @@ class _ForcedLikelihood:
 
     def _tokens(self, text: str, *, special: bool) -> list[int]:
         body = {"content": text, "add_special": special, "parse_special": special}
-        tokens: list[int] = self.server.post("/tokenize", body)["tokens"]
-        return tokens
+        return _tokens(self.server.post("/tokenize", body))
 
     def _logprob(self, prompt: Sequence[int], token: int) -> float:
         body = {"prompt": list(prompt), "n_predict": 1, "n_probs": 1, "temperature": 0, "logit_bias": [[token, _FORCE]]}
         (generated,) = self.server.post("/completion", body)["completion_probabilities"]
         if generated["id"] != token:
             raise ValueError(f"token {generated['id']} was generated instead of {token}")
-        return float(generated["logprob"])
+        return finite(generated["logprob"])
 
 
 @dataclass(frozen=True)
@@ -171,5 +171,13 @@ class _GeneratedAnswer:
         return {F1: token_f1(answer, answers), EXACT: exact_match(answer, answers)}
 
 
-def _mean(logprobs: Sequence[float]) -> Scores:
-    return {LIKELIHOOD: sum(logprobs) / len(logprobs)}
+def _tokens(answer: Any) -> list[int]:
+    """Return the tokens that a server made of a text. Raises one of `OTHER_SHAPE`."""
+    tokens = answer["tokens"]
+    if not isinstance(tokens, list) or not tokens or not all(type(token) is int for token in tokens):
+        raise TypeError("tokens are a list of whole numbers, one at least")
+    return tokens
+
+
+def _mean(logprobs: Sequence[object]) -> Scores:
+    return {LIKELIHOOD: sum(map(finite, logprobs)) / len(logprobs)}

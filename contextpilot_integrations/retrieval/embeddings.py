@@ -91,7 +91,7 @@ def _checked(rows: Any, count: int) -> Vectors:
         raise RequestError(
             f"the embeddings of {count} texts are no rows of equally many numbers ({type(error).__name__}); "
             "return a list of lists or an array"
-        ) from error
+        ) from None  # its words may hold what was embedded
     if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
         raise RequestError(
             f"the embeddings of {count} texts have the shape {vectors.shape}; it must be ({count}, dimensions)"

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from contextpilot_core import ConfigError, Message
+from contextpilot_core import ConfigError, ContextPilotError, Message
+from contextpilot_core.files import is_unicode
 from contextpilot_integrations import extras
 
 T = TypeVar("T")
@@ -18,8 +19,14 @@ _LONGEST_NAME, _MOST_NAMES = 80, 5
 
 GREETING: Sequence[Message] = ({"role": "user", "content": "Say hello."},)
 
-OTHER_SHAPE = (LookupError, TypeError, ValueError, AttributeError)
-"""What reading an answer of another shape raises."""
+OTHER_SHAPE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What reading an answer of another shape raises; deeply nested JSON and absurd numbers among it."""
+
+
+def unreadable() -> tuple[type[Exception], ...]:
+    """Return what asking a server and reading its answer raise, also where it breaks off; needs ``openai``."""
+    openai, httpx = extras.load("openai", extra="client"), extras.load("httpx", extra="client")
+    return (openai.OpenAIError, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, *OTHER_SHAPE)
 
 
 @contextmanager
@@ -37,20 +44,43 @@ def reached(
     """
     openai = extras.load("openai", extra="client")
     _check_url(base_url)
-    with openai.OpenAI(base_url=base_url, api_key=api_key or "none", **options) as client:
+    with openai.OpenAI(base_url=base_url, api_key=_checked_key(api_key), **options) as client:
         try:
-            made = make(client, model or client.models.list().data[0].id)
-        except (openai.OpenAIError, *OTHER_SHAPE) as error:
-            raise no_endpoint(client, model, error) from error
+            made = make(client, _checked_model(model) or _first_model(client))
+        except ContextPilotError:
+            raise
+        except unreadable() as error:
+            raise no_endpoint(client, model, error) from None
         try:
             yield made
         except openai.OpenAIError as error:
-            raise no_endpoint(client, model, error) from error
+            raise no_endpoint(client, model, error) from None
+
+
+def _first_model(client: Any) -> str:
+    name = client.models.list().data[0].id
+    if not isinstance(name, str) or not name or not is_unicode(name):
+        raise TypeError("the name of a model is a text")
+    return name
+
+
+def _checked_model(model: str | None) -> str | None:
+    if model is not None and not is_unicode(model):
+        raise ConfigError(f"--model {model!r} holds half a character, which no server can be sent; correct it")
+    return model
+
+
+def _checked_key(key: str | None) -> str:
+    """Return a key as a header can carry it. The error shows nothing of it, nor does one behind it."""
+    found = (key or "").strip() or "none"
+    if not (found.isascii() and found.isprintable()):
+        raise ConfigError("--api-key holds characters that a key cannot have; give the key alone, on one line")
+    return found
 
 
 def no_endpoint(client: Any, model: str | None, error: Exception) -> ConfigError:
     """Return what is wrong with a server that gave ``error``: nobody is there, the key, the model given, else."""
-    where = f"--base-url {_shown(str(client.base_url).rstrip('/'))}"
+    where = f"--base-url {shown_url(str(client.base_url)).rstrip('/')}"
     status = getattr(error, "status_code", None)
     if status in (401, 403):
         advice = "give its --api-key, or correct --base-url"
@@ -68,36 +98,37 @@ def unknown_model(client: Any, model: str, error: Exception) -> ConfigError | No
     """Return that a server has no such model; None where it serves it, does not say, or refused for another reason."""
     if not 400 <= getattr(error, "status_code", 0) < 500:
         return None
-    openai = extras.load("openai", extra="client")
     try:
         served = [str(each.id) for each in client.models.list().data]
-    except (openai.OpenAIError, *OTHER_SHAPE):
+    except unreadable():
         return None
     if not served or model in served:
         return None
     names = ", ".join(repr(name[:_LONGEST_NAME]) for name in served[:_MOST_NAMES])
     more = "" if len(served) <= _MOST_NAMES else f" and {len(served) - _MOST_NAMES} more"
+    where = shown_url(str(client.base_url)).rstrip("/")
     return ConfigError(
-        f"--model {model!r} is not served at {_shown(str(client.base_url).rstrip('/'))} ({kind_of(error)}); give one "
-        f"of those that are: {names}{more}"
+        f"--model {model!r} is not served at {where} ({kind_of(error)}); give one of those that are: {names}{more}"
     )
 
 
 def _check_url(url: str) -> None:
+    httpx = extras.load("httpx", extra="client")
     try:
+        httpx.URL(url)
         parts = urlsplit(url)
         right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
+    except (ValueError, httpx.InvalidURL):
         right = False
     if not right:
         raise ConfigError(
-            f"--base-url {_shown(url)} is no URL of a server; give it as http://HOST:PORT/v1 (IPv6: http://[HOST]:PORT/v1)"
+            f"--base-url {shown_url(url)} is no URL of a server; give it as http://HOST:PORT/v1 (IPv6: http://[HOST]:PORT/v1)"
         )
 
 
-def _shown(url: str) -> str:
-    """Return a URL without a user's name and password."""
-    return re.sub(r"//[^/@]*@", "//", url)
+def shown_url(url: str) -> str:
+    """Return a URL without what may be secret: a user's name and password, and a query."""
+    return re.split(r"[?#]", re.sub(r"//.*@", "//", url, flags=re.DOTALL))[0]
 
 
 def kind_of(error: Exception) -> str:

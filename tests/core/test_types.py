@@ -3,11 +3,12 @@
 import copy
 import pickle
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
 from contextpilot_core import ReuseEngine, WindowScheduler
-from contextpilot_core.types import OnePerProcess, cached_property
+from contextpilot_core.types import OnePerProcess, cached_property, kept_bytes
 
 HOLDERS = [OnePerProcess(), ReuseEngine(), WindowScheduler(ReuseEngine())]
 
@@ -55,3 +56,32 @@ def test_nobody_waits_for_the_value_of_another_object() -> None:
     one.may.set()
     thread.join()
     assert one.value == 1
+
+
+class Odd(dict):  # type: ignore[type-arg]
+    """A mapping that cannot be read."""
+
+    def keys(self) -> Any:
+        """Refuse."""
+        raise KeyError("no")
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "most"),
+    [
+        ({"source": "x" * 1_000}, 1_000, 2_000),
+        ({"inner": {"deep": ["x" * 1_000] * 3}}, 3_000, 5_000),
+        ({"vector": [0.5] * 100_000}, 2_000_000, 4_000_000),
+        ({f"key {number}": "x" * 100 for number in range(1_000)}, 120_000, 400_000),
+        (Odd(a="x"), 50, 1_000),
+        (5, 20, 100),
+    ],
+)
+def test_what_a_callers_value_keeps_is_about_right(value: object, least: int, most: int) -> None:
+    assert least < kept_bytes(value) < most
+
+
+def test_what_contains_itself_is_weighed() -> None:
+    knot: list[Any] = ["x" * 100]
+    knot.append(knot)
+    assert 100 < kept_bytes(knot) < 100_000

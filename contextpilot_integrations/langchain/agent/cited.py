@@ -8,12 +8,9 @@ from typing import Any, TypeVar
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from contextpilot_integrations.langchain.agent.rendering import Rendering
+from contextpilot_integrations.langchain.agent.rendering import PLACES, Rendering
 from contextpilot_integrations.langchain.agent.results import documents_of
 from contextpilot_integrations.langchain.documents import one_source
-
-PLACES = "contextpilot_places"
-"""Key in ``response_metadata`` of an answer: label -> the id of a message, and a position in its artifact."""
 
 _Response = TypeVar("_Response")
 

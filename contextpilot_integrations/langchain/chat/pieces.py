@@ -26,8 +26,9 @@ class Pieces:
         self._whole = piece if self._whole is None else self._whole + piece
         usage = getattr(piece, "usage_metadata", None)
         if usage is not None:
-            self._told += bool(usage["input_tokens"])
-            self._usage |= usage
+            told = bool(usage["input_tokens"])
+            self._told += told
+            self._usage |= {name: value for name, value in usage.items() if told or name not in self._usage}
 
     @property
     def is_empty(self) -> bool:

@@ -85,7 +85,7 @@ class ChatTurn:
             )
         if (refusal := answer.additional_kwargs.get("refusal")) and not says_something(answer.content):
             answer = answer.model_copy(update={"content": refusal})
-        if getattr(answer, "tool_calls", None) or not says_something(answer.content):
+        if _calls_tools(answer) or not says_something(answer.content):
             return []
         before = self.turn.history if self.turn.rewritten else []
         return [*[self._message(entry) for entry in (*before, self.turn.entry)], answer]
@@ -117,6 +117,12 @@ class ChatTurn:
 
     def _message(self, entry: Entry) -> BaseMessage:
         return message_of(entry)
+
+
+def _calls_tools(answer: BaseMessage) -> bool:
+    """Tell whether an answer is sent with tool calls, among them those whose arguments are broken off."""
+    calls = [getattr(answer, name, None) for name in ("tool_calls", "invalid_tool_calls")]
+    return any([*calls, answer.additional_kwargs.get("tool_calls"), answer.additional_kwargs.get("function_call")])
 
 
 def _beside(setting: Setting, history: Sequence[Entry]) -> Setting:

@@ -19,7 +19,8 @@ def says_something(content: object) -> bool:
         return bool(content.strip())
     if isinstance(content, Mapping):
         kind = content.get("type")
-        return kind not in _THOUGHTS and ("text" not in content or says_something(content["text"]))
+        said = [content[name] for name in ("text", "refusal") if name in content]
+        return kind not in _THOUGHTS and (not said or any([says_something(each) for each in said]))
     return isinstance(content, (list, tuple)) and any([says_something(part) for part in content])
 
 

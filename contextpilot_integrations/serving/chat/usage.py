@@ -49,8 +49,14 @@ class Usage:
         return self.prompt_tokens - self.cached_tokens
 
     def updated(self, later: "Usage") -> "Usage":
-        """Return what is known after a ``later`` piece of the same answer: the last report counts, nothing is added."""
-        return replace(self, **{name: value for name, value in vars(later).items() if value is not None})
+        """Return what is known after a ``later`` piece of the same answer: the last report counts, nothing is added.
+
+        A piece that tells of no prompt (0 tokens) says nothing of its cached part either.
+        """
+        told = {name: value for name, value in vars(later).items() if value is not None}
+        if later.prompt_tokens == 0 and self.prompt_tokens:
+            told = {name: value for name, value in told.items() if name == "completion_tokens" and value}
+        return replace(self, **told)
 
 
 @dataclass(frozen=True, kw_only=True)

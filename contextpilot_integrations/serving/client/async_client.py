@@ -85,7 +85,7 @@ class AsyncContextPilotClient(AsyncChatCalls):
             tokens: exact tokens of prompts.
             max_context_tokens: the context window.
             token_counter: counts for it.
-            max_sessions: histories that are kept.
+            max_sessions: histories that are kept per namespace.
             max_wait_ms: let questions that come within so many milliseconds wait for each other, and send them in the
                 order that reuses most (`WindowScheduler`); None: each goes at once.
             clock: seconds that never go back.

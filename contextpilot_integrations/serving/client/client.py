@@ -88,7 +88,7 @@ class ContextPilotClient(ChatCalls):
             max_context_tokens: the context window; a session that would not fit drops whole oldest turns until its
                 history takes at most half of it. None: no limit.
             token_counter: counts a text's tokens for that; corrected by what the server reports.
-            max_sessions: histories that are kept; the least recently used is forgotten.
+            max_sessions: histories that are kept per namespace; the least recently used is forgotten.
             clock: seconds, for ``ttft_ms``.
 
         Raises:

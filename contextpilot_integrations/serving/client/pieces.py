@@ -1,12 +1,13 @@
 """What the pieces of a streamed answer add up to, in the shapes in which servers send them."""
 
 import json
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-_THOUGHT_PARTS = ("reasoning_details", "thinking_blocks")
+_THOUGHT = re.compile("reasoning|think|thought")
+"""Is in every name that servers have for thoughts: ``reasoning_content``, ``thinking_blocks``, ``thought`` ..."""
 _TEXTS = (None, "text", "output_text")
 _GROWING = frozenset({"text", "summary", "thinking", "data", "signature"})
 
@@ -31,7 +32,7 @@ class AnswerPieces:
         calls = calls if isinstance(calls, (list, tuple)) else ()
         for call in calls:
             self.calls.add(call)
-        thought = any([self._think(name, getattr(delta, name, None)) for name in (*_THOUGHTS, *_THOUGHT_PARTS)])
+        thought = any([self._think(name, getattr(delta, name)) for name in _names(delta) if _THOUGHT.search(name)])
         self.has_begun |= bool(said or refused or calls or thought)
         if said or refused:
             self._texts.append(said + refused)
@@ -56,12 +57,14 @@ class AnswerPieces:
 
     def _think(self, name: str, thought: Any) -> bool:
         """Take a thought; tell whether there was one."""
-        if name in _THOUGHTS and isinstance(thought, str) and thought:
-            self._thoughts[name] = self._thoughts.get(name, "") + thought
-        elif name in _THOUGHT_PARTS and isinstance(thought, list) and thought:
-            parts = self._thoughts.setdefault(name, [])
+        if not thought or not isinstance(thought, str | list):
+            return False
+        known = self._thoughts.setdefault(name, type(thought)())
+        if isinstance(known, str) and isinstance(thought, str):
+            self._thoughts[name] = known + thought
+        elif isinstance(known, list) and isinstance(thought, list):
             for part in thought:
-                _add_part(parts, part)
+                _add_part(known, part)
         else:
             return False
         return True
@@ -71,8 +74,9 @@ class ToolCalls:
     """The tool calls of one answer, put together from their pieces.
 
     A piece goes on with the call of its id; without an id with the latest one of its index; without both with the
-    latest one. A new call begins with an id that is new, whatever its index was used for, and without an id with a name
-    where that call has another one and arguments already, or the same name and all of its arguments.
+    latest one. A new call begins with an id that is new and a name, whatever its index was used for; arguments under a
+    new id go on, as some servers make up one for every piece. Without an id it begins with a name where that call has
+    another one and arguments already, or the same name and all of its arguments.
     """
 
     def __init__(self) -> None:
@@ -90,12 +94,13 @@ class ToolCalls:
         call = next((each for _, each in possible if call_id and each["id"] == call_id), None)
         if call is None:
             under = [each for at, each in possible if at == index or index is None] or [each for _, each in possible]
-            call = self._going_on(under, call_id, name, arguments)
+            new_id = call_id if name or function is None else None
+            call = self._going_on(under, new_id, name, arguments)
         if call is None:
             call = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
             self._calls.append((index, call))
         self._latest, known = call, call["function"]
-        call["id"] = call_id or call["id"]
+        call["id"] = call["id"] or call_id or ""
         known["name"] += "" if name == known["name"] else name  # some repeat it in every piece
         known["arguments"] += arguments
 
@@ -131,6 +136,11 @@ def _is_whole(arguments: str) -> bool:
         return isinstance(json.loads(arguments), dict)
     except (RecursionError, ValueError):
         return False
+
+
+def _names(delta: Any) -> list[str]:
+    """Return the names of the fields of a delta, also of those that its class does not know."""
+    return [*getattr(delta, "__dict__", ()), *(getattr(delta, "model_extra", None) or ())]
 
 
 def _text(content: Any) -> str:

@@ -79,7 +79,7 @@ class ReplicaRouter(_Routed, ChatCalls):
             tokens: exact tokens of prompts, for engines that follow KV events; None: each replica's own endpoints.
             max_context_tokens: the context window.
             token_counter: counts for it.
-            max_sessions: histories that are kept.
+            max_sessions: histories that are kept per namespace.
             clock: seconds that never go back.
 
         Raises:

@@ -1,13 +1,14 @@
 """One question of a client without any input or output: what to send, and what the chunks of the answer add up to."""
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from contextpilot_core import Message, Observation, Plan, PromptTokens, Source
+from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations.serving.chat import (
     SALT,
     Asked,
@@ -50,7 +51,6 @@ class ChatResult:
     the server names them) if there are any.
     ``prompt``: what was sent: the messages, or the text of a text prompt.
     ``observation``: cached tokens, predicted when the prompt was planned and as the server reported them.
-    ``sources``: what every ``[Doc n]`` of the prompt stands for, of this turn and of all that it still shows.
     """
 
     answer: str
@@ -61,7 +61,12 @@ class ChatResult:
     finish_reason: str | None
     message: Message
     observation: Observation
-    sources: Mapping[int, Source]
+    turn: Turn = field(repr=False, compare=False)
+
+    @cached_property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for, of this turn and of all that it still shows."""
+        return self.turn.sources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +201,7 @@ class ClientTurn:
             finish_reason=self._finish_reason,
             message=message,
             observation=self._turn.observe(self._usage, tokens, self._extra(SALT)),
-            sources=self.sources,
+            turn=self._turn,
         )
 
     def _milliseconds(self) -> float | None:
@@ -229,7 +234,7 @@ class Wishes:
 
     def __init__(self, server: str, *wanted: Wanted) -> None:
         """Begin with all that is ``wanted``; ``server``: its name in logs."""
-        self.present, self._server, self._is_settled, self._lock = wanted, server, False, threading.Lock()
+        self.present, self._server, self._is_settled, self._lock = wanted, server, False, ProcessLock()
 
     def fewer(self, asked: tuple[Wanted, ...], error: Exception) -> tuple[Wanted, ...] | None:
         """Return what to ask for instead after a refusal, the field that it names first; None where that helps not."""

@@ -123,6 +123,7 @@ def test_requests_are_settled_in_the_order_that_was_found_each_with_its_lead():
 
     def ordering() -> BatchOrder:
         assert [job.request_id for job in jobs] == ["r1", "r2", "r3"]  # all are open
+        engine.check_integrity()  # what they hold belongs to them
         assert engine.stats().planned == 0
         lead = Lead((jobs[1].ids[1],), 99)
         return BatchOrder([2, 0, 1], [None, lead, None])

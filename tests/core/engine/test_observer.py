@@ -109,3 +109,16 @@ def test_an_observer_that_refuses_an_engine_uses_no_journal_up():
     with pytest.raises(ConfigError, match="taken"):
         ReuseEngine(journal=journal, observer=Refusing())
     assert ReuseEngine(journal=journal, observer=Notes()).plan(["text"]).order == (0,)
+
+
+class Half:
+    def planned(self, plan, seconds):
+        pass
+
+
+@pytest.mark.parametrize("wrong", [5, "observer", object(), Half(), Notes])
+def test_what_is_no_observer_is_refused(wrong):
+    if wrong is Notes:
+        wrong = type("Odd", (Notes,), {"observed": 5})()
+    with pytest.raises(ConfigError, match="observer=.* lacks .*observed; give an object with the methods"):
+        ReuseEngine(observer=wrong)

@@ -8,6 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextpilot_core import BatchPlan, ContextRequest, EngineConfig, RequestTypeError, ReuseEngine
+from contextpilot_core.cache import Path
+from contextpilot_core.clustering import cached_families
+from contextpilot_core.engine import windows
 from contextpilot_core.plan.plan import Plan
 from contextpilot_core.types import Message
 from tests.core.conftest import body
@@ -55,6 +58,25 @@ def test_what_the_cache_would_drop_first_is_used_first():
 def test_larger_families_come_last_where_nothing_is_cached():
     batch = ReuseEngine(SILENT).plan_window([request(*blocks) for blocks in ("ab", "ba", "cd")])
     assert batch.schedule == (2, 0, 1)
+
+
+def test_large_windows_are_merged_in_parts_in_the_order_given(monkeypatch: pytest.MonkeyPatch):
+    assert windows.LARGEST == 256
+    monkeypatch.setattr(windows, "LARGEST", 2)
+    merged: list[int] = []
+
+    def counted(contexts: list[Path], *arguments: object) -> object:
+        merged.append(len(contexts))
+        return cached_families(contexts, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(windows, "cached_families", counted)
+    engine = ReuseEngine(SILENT)
+    waiting = [request(*blocks) for blocks in ("abx", "yab", "abz", "pq1", "2pq")]
+    batch = engine.plan_window([*waiting, request("ab", namespace="other")])
+    assert sorted(merged) == [1, 1, 2, 2]
+    assert sorted(batch.schedule) == list(range(6))
+    assert [names(plan)[:2] for plan in batch.plans[:2]] == ["ab", "ab"]
+    engine.check_integrity()
 
 
 def test_a_window_of_one_is_planned_as_alone():

@@ -1,6 +1,7 @@
 """Where a text may be cut, and which texts are not cut at all."""
 
 import json
+import unicodedata
 
 import pytest
 from hypothesis import given, settings
@@ -89,6 +90,29 @@ def test_a_run_loses_no_half_words_and_at_most_a_quarter_at_each_end(body: str, 
     assert end == len(body) or body[end].isspace()
     assert not body[begin + slack : start].strip()
     assert not body[end : until - slack].strip()
+
+
+def _parts_no_word(body: str, at: int) -> bool:
+    if body[at - 1].isspace() or body[at].isspace():
+        return True
+    return body[at - 1] >= "\u2e80" and unicodedata.category(body[at])[0] != "M"
+
+
+@settings(max_examples=500)
+@given(st.text(st.sampled_from("ab \u3000\x1f\u0301か\u3099"), min_size=2, max_size=300), st.data())
+def test_without_lines_and_sentences_the_nearest_edges_of_words_bound_a_run(body: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(body) - 1))
+    end = data.draw(st.integers(start + 1, len(body)))
+    slack = (end - start) // 4
+    first = [at for at in range(start, start + slack + 1) if start == 0 or _parts_no_word(body, at)]
+    last = [at for at in range(end - slack, end + 1) if end == len(body) or _parts_no_word(body, at)]
+    found = whole_words(body, start, end)
+    low, high = (first[0] if start else 0) if first else -1, (last[-1] if end < len(body) else end) if last else -1
+    if not 0 <= low < high:
+        assert found == (0, 0)
+    else:
+        span = body[low:high]
+        assert found == (high - len(span.lstrip()), high - len(span.lstrip()) + len(span.strip()))
 
 
 def _edge_near(body: str, begin: int, until: int) -> bool:

@@ -26,6 +26,12 @@ KNOWN = {label: f"source {label}" for label in (1, 2, 3, 12)}
         ("[Docs 1 and 3]", [1, 3]),
         ("[Docs 1, 2, and 3]", [1, 2, 3]),
         ("[Doc 1][Doc 2]", [1, 2]),
+        ("[Doc 1-3]", [1, 2, 3]),
+        ("[Docs 1 \u2013 3, 12]", [1, 2, 3, 12]),
+        ("[Doc 1 to Doc 2]", [1, 2]),
+        ("[Doc 2: tea-manual.pdf, page 7]", [2]),
+        ("[Doc 2, page 7]", [2]),
+        ("\u3010Doc 2\u3011", [2]),
         ("[ Doc 2 ]", [2]),
         ("**[Doc 2]**\n- [Doc 1]", [2, 1]),
         ("[Doc 2](https://example.org/2)", [2]),
@@ -46,6 +52,7 @@ def test_a_long_answer_of_numbers_is_read_at_once():
 def test_unknown_numbers_are_reported_not_guessed():
     found = citations("[Doc 4] [Doc 2, 9] [Doc 4] [Doc 0]", KNOWN)
     assert (dict(found.sources), found.unknown) == ({2: "source 2"}, (4, 9, 0))
+    assert citations("[Doc 3-5] [Doc 7-2] [Doc 1-999999999]", KNOWN).unknown == (4, 5, 7, 999999999)
 
 
 @given(st.lists(st.sampled_from([1, 2, 3, 12, 4, 77])), st.text(alphabet="ab [].\n"))
@@ -95,6 +102,21 @@ def test_metadata_that_cannot_be_compared_do_no_harm():
     assert sources_of([(Shown(1, b"t", blocks),)])[1].blocks == blocks
 
 
+class Tensor:
+    """Refuses to be compared as those of PyTorch do."""
+
+    def __eq__(self, other):
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+
+    __hash__ = None
+
+
+def test_neither_do_those_that_refuse_in_their_own_way():
+    blocks = tuple(ContextBlock(text="tea", metadata={"vector": Tensor()}) for _ in range(2))
+    found = sources_of([(Shown(1, b"t", blocks),)])[1].blocks
+    assert [block is given for block, given in zip(found, blocks, strict=True)] == [True, True]
+
+
 def test_what_a_message_shows_is_read_from_it_where_nothing_else_is_known():
     cut = (Segment("mi"), Segment("lk", 1))
     runs = [(body_digest("tea"), 1, (Segment("tea"),)), (body_digest("milk"), 2, cut)]
@@ -104,3 +126,35 @@ def test_what_a_message_shows_is_read_from_it_where_nothing_else_is_known():
     record = message_record(runs, (), context)
     (found,) = read_documents(record, context.text)
     assert (found.label, found.digest, found.blocks) == (1, body_digest("tea"), (ContextBlock(text="tea"),))
+
+
+class Odd:
+    def __eq__(self, other):
+        raise ArithmeticError
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("name", [["list"], {"a": 1}, Odd(), None, 7])
+def test_blocks_of_one_text_are_told_apart_whatever_their_ids_and_metadata_are(name):
+    endless = {}
+    endless["self"] = endless
+    ids = [ContextBlock(text="tea", id=name), ContextBlock(text="tea", id=name, metadata={"page": 2})]
+    odd = [ContextBlock(text="tea", metadata={"self": Odd()}), ContextBlock(text="tea", metadata=endless)]
+    other = {}
+    other["self"] = other  # to compare it with the first never ends
+    again = [ContextBlock(text="tea", metadata={"self": Odd()}), ContextBlock(text="tea", metadata=other)]
+    found = sources_of([(Shown(1, b"t", (*ids, *odd, *ids)),), (Shown(1, b"t", tuple(again)),)])[1].blocks
+    assert len(found) == len({id(block) for block in found}) == 6
+    assert all(any(block is each for each in found) for block in (*ids, *odd, *again))
+
+
+def test_blocks_that_differ_in_metadata_alone_are_all_kept():
+    blocks = tuple(ContextBlock(text="tea", metadata={"page": page}) for page in range(3_000))
+    assert sources_of([(Shown(1, b"t", blocks),), (Shown(1, b"t", blocks),)])[1].blocks == blocks
+
+
+def test_of_equal_blocks_that_were_all_sent_each_stands_for_itself():
+    blocks, digest = [block("tea", number) for number in range(3)], body_digest("tea")
+    shown = shown_documents(Given((2, 0), (1, 2), [digest] * 3, blocks))
+    assert [document.blocks for document in shown] == [(blocks[2], blocks[1]), (blocks[0], blocks[1])]

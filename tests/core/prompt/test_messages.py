@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+from collections import UserDict
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from contextpilot_core.prompt.messages import (
     message_digest,
     message_text,
     plain,
+    sendable,
 )
 
 
@@ -262,3 +265,67 @@ def test_a_message_of_the_history_is_sealed_and_no_later_change_reaches_it() -> 
     more["x"].append(2)
     assert found.message["tool_calls"] == [{"id": "1", "function": {"name": "search"}}]
     assert found.message["more"] == ({"x": [1]},)
+
+
+def laughing(depth: int) -> Any:
+    """A value of few parts that would be written without an end in sight."""
+    value: Any = ["ha"]
+    for _ in range(depth):
+        value = [value, value]
+    return value
+
+
+class Odd:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (laughing(40), "contains itself"),
+        ({"part": Odd(laughing(40))}, "contains itself"),
+        (MappingProxyType({"deep": nested(lambda value: MappingProxyType({"k": value}))}), "nested too deeply"),
+        ([10**5_000], "a whole number of 16610 bits; give it as text"),
+        (10**5_000, "a whole number of"),
+        (Odd(10**5_000), "contains itself"),
+        (nested(lambda value: UserDict(k=value)), "nested too deeply"),
+    ],
+    ids=["shared parts", "an object", "mappings", "number", "content", "its number", "dicts"],
+)
+@pytest.mark.parametrize("field", ["content", "x"])
+def test_what_cannot_be_written_is_refused_at_the_door(value: Any, words: str, field: str) -> None:
+    engine = ReuseEngine()
+    with pytest.raises(RequestError, match=words):
+        engine.plan(["a"], messages=[{"role": "user", "content": "hi", field: value}])
+    assert engine.stats().known_blocks == 0
+
+
+HALVES = ["\ud83d", "\ude00 x", "\ud83d\ude00", "é\ud800\ud800z"]
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_what_is_sent_is_unicode_whatever_holds_half_a_character(half: str) -> None:
+    engine, rest = ReuseEngine(), " ".join(map(str, range(200)))
+    fields: dict[str, Any] = {"query": half, "instructions": half}
+    call = {"function": {"name": "f", "arguments": half}, "more": [(half,)]}
+    history = [{"role": "assistant", "content": half, "tool_calls": [call]}, {"role": "user", "content": [half]}]
+    plan = engine.plan([half + rest, rest], messages=history, **fields)
+    json.dumps(plan.messages, ensure_ascii=False).encode()
+    plan.text.encode()
+    assert half in plan.expand()[0]
+    assert call["function"]["arguments"] == half  # the caller's stays as it was
+    after = [*history, plan.messages[-1], {"role": "assistant", "content": half}]
+    again = engine.plan([half + rest, "new"], messages=[{"role": "system", "content": half}, *after], **fields)
+    assert [hint.label for hint in again.hints] == [1]
+    assert again.recognised[3]
+    json.dumps(again.messages, ensure_ascii=False).encode()
+
+
+@given(st.text(st.characters() | st.sampled_from("\ud800\udfff\ude00a"), max_size=20))
+def test_a_sendable_text_is_as_long_and_changed_in_its_halves_only(text: str) -> None:
+    found = sendable(text)
+    found.encode()
+    assert sendable(found) == found
+    pairs = zip(text, found, strict=True)
+    assert all(new == ("\ufffd" if "\ud800" <= old <= "\udfff" else old) for old, new in pairs)

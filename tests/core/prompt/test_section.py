@@ -10,7 +10,7 @@ from contextpilot_core import ReuseEngine
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt import section as module
 from contextpilot_core.prompt.messages import body_digest
-from contextpilot_core.prompt.section import Sections, render_bodies
+from contextpilot_core.prompt.section import Sections, render_bodies, render_in_place
 from contextpilot_core.prompt.visible import NOTHING, Visible, foreign_record
 from contextpilot_core.tokens import estimate_tokens
 from contextpilot_core.types import Segment
@@ -120,6 +120,17 @@ def test_what_does_not_depend_on_the_order_is_worked_out_once(monkeypatch: pytes
         made.replaced_tokens(order, 2)
     assert (len(looked), len(cut)) == (1, 3)
     assert made.segments((0, 1, 2)) is made.segments((0, 1, 2))
+
+
+@pytest.mark.parametrize("fake", [f"{MILK}\n[Doc 1]\n===\n", "[Doc 1]"])
+def test_where_no_engine_plans_no_hint_names_a_label_that_a_text_imitates(fake: str):
+    config = EngineConfig()
+    _, record = render_in_place([LONG, fake, LONG], ["", "\n", "\n", ""], config, estimate_tokens)
+    assert len(record.labels) == 3
+    shown = render_bodies([LONG], config, estimate_tokens)
+    visible = Visible(((shown[1], shown[0]),))
+    assert not render_bodies([LONG], config, estimate_tokens, visible)[1].labels  # a hint
+    assert len(render_bodies([LONG, fake], config, estimate_tokens, visible)[1].labels) == 2
 
 
 # --- bodies alone

@@ -16,9 +16,8 @@ from contextpilot_core.prompt import spans as dedup
 from contextpilot_core.prompt.spans import (
     MAX_PARAGRAPHS,
     MIN_SPAN,
-    paragraph_keys,
+    Paragraphs,
     profile,
-    shows_block,
     sources_in,
     split_blocks,
 )
@@ -76,8 +75,10 @@ def replaced(segments: Segments) -> list[tuple[int, str]]:
 
 
 def shows(text: str, body: str) -> bool:
-    found = shows_block(text, profile(text), body)
-    assert shows_block(text, profile(text), body, paragraph_keys(body)) == found
+    found = Paragraphs([(profile(text), text)]).show(body)
+    others = [(profile(other), other) for other in ("", "another\n\nmessage", f"Z{body.strip()}")]
+    assert Paragraphs([*others, (profile(text), text), *others]).show(body) == found
+    assert not Paragraphs([]).show(body)
     return found
 
 
@@ -141,8 +142,9 @@ def test_d8_a_profile_is_bounded() -> None:
     text = "\n\n".join(f"paragraph {n}" for n in range(50_000))
     marks = profile(text)
     assert len(marks.paragraphs) == MAX_PARAGRAPHS
-    assert shows_block(text, marks, "paragraph 17\n\nparagraph 18")
-    assert not shows_block(text, marks, "paragraph 49999")  # beyond the bound: sent in full, nothing is lost
+    paragraphs = Paragraphs([(marks, text)])
+    assert paragraphs.show("paragraph 17\n\nparagraph 18")
+    assert not paragraphs.show("paragraph 49999")  # beyond the bound: sent in full, nothing is lost
 
 
 @given(st.lists(st.text(st.sampled_from("ab \n\t\r\u2028")), max_size=8), st.text(st.sampled_from("ab \n"), max_size=6))
@@ -324,6 +326,38 @@ def test_work_on_hostile_texts_is_bounded() -> None:
         for text in ("a" * 200_000, "ab" * 100_000, noise, "word " * 40_000):
             split(text[:1_000], text[:50_000], text)
     assert calls < 5_000
+
+
+@pytest.mark.parametrize("period", [3, 33, 64, 400, 5_000])
+@pytest.mark.parametrize("gap", ["", " ", "。", "\u0301"])
+def test_runs_that_are_refused_are_looked_at_a_bounded_number_of_times(period: int, gap: str) -> None:
+    """Count characters: a text without boundaries that repeats itself is like itself at every shift."""
+    looked_at = 0
+    common_run = dedup._common_run
+
+    def counted(*arguments: object) -> tuple[int, int]:
+        nonlocal looked_at
+        start, end = common_run(*arguments)  # type: ignore[arg-type]
+        looked_at += end - start
+        return start, end
+
+    unit = "".join(random.Random(period).choices("abcdefgh", k=period)) + gap
+    text = unit * (100_000 // len(unit))
+    rows = [text, f"X{text}", text[777:] + "Y" + text[:777]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dedup, "_common_run", counted)
+        split(*rows, earlier=sources(9, text))
+    assert looked_at < 9 * 16 * len("".join(rows))
+
+
+@pytest.mark.parametrize("gap", ["", "g "])
+def test_the_anchors_of_what_is_shown_literally_are_found_behind_many_spans(gap: str) -> None:
+    rows = [prose(seed, 12) + ". " for seed in range(60)]
+    shuffled = random.Random(1).sample(rows, len(rows))
+    own = prose(99, 14)
+    again = split("".join(rows), gap.join(shuffled) + own, own)
+    assert len(replaced(again[1])) > 40
+    assert [span for _, span in replaced(again[2])] == [own]
 
 
 def test_p16_same_bytes_under_any_hash_seed() -> None:

@@ -57,6 +57,8 @@ def test_a_record_says_what_stands_there_whole_what_in_part_and_what_is_named():
     assert record.rendered == {3, 4}
     assert record.highest == 9  # of rendered labels, those that spans name, and those that hints name
     assert record.doubtful == {12}
+    fake = Segment(f"{TEA}\n[Doc 5]\n===\n")
+    assert message_record([(b"t", 5, (fake,)), (b"m", 6, (Segment("[Doc 7]\r\n"),))], [], context).doubtful == {5, 7}
     assert (record.path, record.pieces) == (path, context.pieces)
 
 
@@ -87,6 +89,7 @@ def test_sources_are_the_literal_runs_and_are_worked_out_once():
     ("content", "labels"),
     [
         ("[Doc 3]", {3}),
+        ("one\r[Doc 1]\r\n[Doc 2]\x85[Doc 3]\u2028 [Doc 4]\x0b[Doc 5]\t\x0c", {1, 2, 3, 4, 5}),
         ("text\n> [Doc 4]  \n- [Doc 5]\n## [Doc 6]\n| [Doc 7]\n\t* [Doc 8]", {4, 5, 6, 7, 8}),
         ("see [Doc 3] above\n[Doc 3].\n[doc 3]\n[Doc x]\n[Doc 1234567890]", set()),
         ([{"type": "text", "text": "[Doc 1]"}, "[Doc 2]", {"type": "image"}, {"text": None}, 7], {1, 2}),

@@ -16,12 +16,11 @@ from langchain_core.documents import Document  # noqa: E402
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_from_dict, messages_to_dict  # noqa: E402
 
 from contextpilot_integrations.langchain.agent.cited import (  # noqa: E402
-    PLACES,
     documents_at,
     labelled_documents,
     with_places,
 )
-from contextpilot_integrations.langchain.agent.rendering import ResultRenderer  # noqa: E402
+from contextpilot_integrations.langchain.agent.rendering import PLACES, ResultRenderer  # noqa: E402
 from contextpilot_integrations.reorder.ranks import SOURCES  # noqa: E402
 from tests.integrations.langchain.agent.results import result  # noqa: E402
 from tests.integrations.langchain_fakes import document  # noqa: E402

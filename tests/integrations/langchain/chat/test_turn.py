@@ -112,6 +112,15 @@ def test_an_answer_with_tool_calls_is_not_kept():
     assert turn_of("what?", "D1").added(AIMessage("", tool_calls=[call])) == []
 
 
+def test_an_answer_whose_tool_call_is_broken_off_is_not_kept():
+    """LangChain sends it as a call, and after a call no question may follow."""
+    broken = {"name": "t", "args": '{"p', "id": "1", "error": "JSON", "type": "invalid_tool_call"}
+    assert turn_of("what?", "D1").added(AIMessage("Let me look.", invalid_tool_calls=[broken])) == []
+    raw = {"id": "1", "type": "function", "function": {"name": "t", "arguments": '{"p'}}
+    for kept in ({"tool_calls": [raw]}, {"function_call": raw["function"]}):
+        assert turn_of("what?", "D1").added(AIMessage("Let me look.", additional_kwargs=kept)) == []
+
+
 @pytest.mark.parametrize(
     "content", ["", " \n", [], [{"type": "thinking", "thinking": "Hm."}], [{"type": "text", "text": ""}]]
 )

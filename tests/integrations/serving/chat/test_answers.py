@@ -36,6 +36,7 @@ def test_text_and_pictures_are_kept(content):
         [{"type": "thinking", "thinking": "Hm."}],
         [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}, {"type": "text", "text": ""}],
         [{"type": "redacted_thinking", "data": "x"}],
+        [{"type": "refusal", "refusal": ""}],
         7,
     ],
 )

@@ -90,6 +90,13 @@ def test_the_last_report_counts_and_nothing_is_added():
     assert usage.updated(Usage(completion_tokens=9)).completion_tokens == 9
 
 
+def test_a_piece_that_tells_of_no_prompt_takes_nothing_back():
+    known = Usage(prompt_tokens=100, completion_tokens=3, cached_tokens=64)
+    assert known.updated(Usage(prompt_tokens=0, completion_tokens=0, cached_tokens=0)) == known
+    assert known.updated(Usage(prompt_tokens=0, completion_tokens=4)).completion_tokens == 4
+    assert Usage().updated(Usage(prompt_tokens=0, cached_tokens=0)).updated(known) == known
+
+
 NONSENSE = [float("nan"), float("inf"), -1, -0.5, True, "96", b"1", [], {}, object(), 10**400, 2**40 + 1, 3 + 0j]
 
 

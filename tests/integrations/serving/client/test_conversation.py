@@ -313,3 +313,11 @@ def test_an_error_in_a_turn_frees_its_session():
         raise ValueError("inside")
     used(sessions, "u")
     assert known(sessions, "u") == "u"
+
+
+def test_sessions_of_one_namespace_make_no_other_forget():
+    sessions = Sessions(2)
+    used(sessions, "a", "b")
+    used(sessions, *"cdefgh", namespace="other")
+    assert known(sessions, "ab") == "ab"
+    assert len(sessions) == 4

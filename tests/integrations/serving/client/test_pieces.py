@@ -102,6 +102,13 @@ def test_a_name_in_pieces_is_joined_and_an_id_may_come_late():
     assert calls(piece(0, None, "re"), piece(0, "a", "ad"), piece(0, None, None, '{"p":"a"}')) == [READ]
 
 
+@pytest.mark.parametrize("index", [0, None])
+def test_arguments_under_another_id_with_every_piece_go_on(index):
+    """Some servers make up an id for each piece of a call."""
+    pieces = [piece(index, "a", "read", ""), piece(index, "x", None, '{"p":'), piece(index, "y", None, '"a"}')]
+    assert calls(*pieces, piece(index, "z", None, ""), piece(index, *WRITE)) == [READ, WRITE]
+
+
 def test_arguments_may_be_an_object():
     assert calls(piece(0, "a", "read", {"p": "ä"})) == [("a", "read", '{"p": "ä"}')]
 
@@ -155,7 +162,7 @@ def test_a_piece_without_a_delta_says_nothing():
 # --- thoughts ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking", "reasoning_text", "thought"])
 def test_thoughts_stay_under_their_servers_name_and_are_no_answer(name):
     pieces, said = added_up({name: "First "}, {name: "search."}, {name: None}, {name: "", "content": "Yes."})
     assert said == ["", "", "", "Yes."]
