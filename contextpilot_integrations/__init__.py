@@ -2,7 +2,3 @@
 
 Every part stands behind its extra; one that is absent raises `MissingExtraError`, which holds the pip line.
 """
-
-from contextpilot_core import __version__
-
-__all__ = ["__version__"]
