@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import contextpilot_core
+import contextpilot_integrations
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("aiohttp", "httpx", "httpx2", "langchain_core", "llama_index", "openai", "rich", "torch", "typer", "xllamacpp")
@@ -56,6 +57,7 @@ def test_there_is_one_version_source():
     assert 'attr = "contextpilot_core.__version__"' in declared
     assert not re.search(r"^version = \"", declared, re.MULTILINE)
     assert re.fullmatch(r"\d+\.\d+\.\d+", contextpilot_core.__version__)
+    assert contextpilot_integrations.__version__ == contextpilot_core.__version__
     try:
         assert metadata.version("contextpilot-rag") == contextpilot_core.__version__
     except metadata.PackageNotFoundError:
