@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core import AnswerError, ContextPilotError, EngineConfig, ReuseEngine
+from contextpilot_core import AnswerError, ContextPilotError, EngineConfig, RequestError, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.session import session
 from tests.integrations.chat_server import chat_server
@@ -429,6 +429,34 @@ def test_a_report_that_can_be_counts_until_the_next_such(kind, way, after, talk)
         assert 3 * sum(4 + words(content) for _, content in chat.prompts[-1]) <= 600
     assert len(chat.users) < len(TURNS)
     check_prompt(chat.prompts[-1])
+
+
+@EACH
+@pytest.mark.parametrize(
+    "extra",
+    [{"messages": []}, {"messages": None}, {"prompt": "x"}, {"stream": False}, {"model": "m"}, {"n": 3}, 5, "x", []],
+    ids=str,
+)
+def test_an_extra_body_goes_around_nothing(kind, way, extra, talk):
+    chat = talk(kind, way, extra=extra)
+    assert isinstance(tried(chat, *TURNS[0], None), RequestError)
+    assert (chat.prompts, chat.history()) == ([], [])
+    chat.check()
+
+
+@EACH
+@pytest.mark.parametrize("question", ["", " ", "\n\t "])
+def test_a_question_that_says_nothing_about_nothing_is_refused(kind, way, question, talk):
+    chat = talk(kind, way)
+    chat.ask(*TURNS[0])
+    error = tried(chat, question, [], None)
+    assert isinstance(error, RequestError) and "question is empty" in str(error)
+    assert (len(chat.prompts), len(chat.history())) == (1, 2)
+    chat.check()
+    del chat.documents[question]
+    for turn in TURNS[1:]:
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
 
 
 RECORD = {"query": "one?", "blocks": [{"text": A}], "order": [0], "tokens": 9, "base": "", "labels": [1]}

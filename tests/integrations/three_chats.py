@@ -148,6 +148,7 @@ class _LangChainModel(langchain_fakes.Recorder):
 
 class _LlamaIndexModel(llama_index_fakes.Recorder):
     model: Any
+    additional_kwargs: dict[str, Any] = {}
 
     def _said(self, messages):
         self.model.asked([(each.role.value, each.content) for each in messages])
@@ -199,9 +200,12 @@ class Talk:
     """Where a session may be named, the nearest first; "around" is a ``with`` block."""
     names: dict[str, str] = {}
 
-    def __init__(self, way, server, *, engine=None, window=WINDOW, instructions="Be brief.", names=None, count=words):
+    def __init__(
+        self, way, server, *, engine=None, window=WINDOW, instructions="Be brief.", names=None, count=words, extra=None
+    ):
         self.way, self.server, self.model = way, server, Model()
         self.window, self.instructions, self.count = window, instructions, count
+        self.bodies = {} if extra is None else {"extra_body": extra}
         self.names = self.names if names is None else names
         self.documents: dict[str, list[str]] = {}
         self.loop = asyncio.new_event_loop() if self.is_async else None
@@ -280,7 +284,7 @@ class ClientTalk(Talk):
 
     @property
     def options(self):
-        return {"session_id": self.names.get("argument"), "instructions": self.instructions}
+        return {"session_id": self.names.get("argument"), "instructions": self.instructions, **self.bodies}
 
     def asked(self, question):
         call = self.client.stream if self.is_stream else self.client.chat
@@ -320,6 +324,7 @@ class LangChainTalk(Talk):
         )
         self.config = {"configurable": {"session_id": self.names.get("config")}}
         self.options = {"session_id": self.names["argument"]} if "argument" in self.names else {}
+        self.options |= self.bodies
 
     def asked(self, question):
         if not self.is_stream:
@@ -364,7 +369,7 @@ class LlamaIndexTalk(Talk):
         self.retriever.table = self.documents
         self.chat = ContextPilotChatEngine.from_defaults(
             self.retriever,
-            llm=_LlamaIndexModel(model=self.model),
+            llm=_LlamaIndexModel(model=self.model, additional_kwargs=self.bodies),
             engine=self.engine,
             memory=self.memory,
             system_prompt=self.instructions,

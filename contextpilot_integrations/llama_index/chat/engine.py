@@ -41,9 +41,9 @@ from contextpilot_integrations.serving.chat import (
     Tenants,
     TurnLocks,
     Usage,
+    check_options,
     contained,
     read_usage,
-    refuse_more_than_one,
     whole,
 )
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
@@ -275,7 +275,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         return self._plan(message, await self._finder.afind(message, stored), stored)
 
     def _plan(self, message: str, found: Found, stored: list[ChatMessage]) -> ChatTurn:
-        refuse_more_than_one(getattr(self._llm, "additional_kwargs", {}))
+        check_options(getattr(self._llm, "additional_kwargs", None) or {})
         setting = replace(self._setting, session_id=find_session(self._session_id, self._memory))
         turn = ChatTurn(
             setting,

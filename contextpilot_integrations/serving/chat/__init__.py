@@ -1,6 +1,6 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
-from contextpilot_integrations.serving.chat.answers import no_answer, refuse_more_than_one, room_for, says_something
+from contextpilot_integrations.serving.chat.answers import check_options, no_answer, room_for, says_something
 from contextpilot_integrations.serving.chat.containment import contained
 from contextpilot_integrations.serving.chat.entries import (
     Asked,
@@ -35,7 +35,7 @@ __all__ = [
     "no_answer",
     "read_usage",
     "record_of",
-    "refuse_more_than_one",
+    "check_options",
     "room_for",
     "says_something",
     "scale_of",

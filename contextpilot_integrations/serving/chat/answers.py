@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from contextpilot_core import AnswerError, RequestError
+from contextpilot_core import AnswerError, RequestError, RequestTypeError
+from contextpilot_core.checks import shown
 
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 
@@ -31,16 +32,39 @@ def no_answer() -> AnswerError:
     )
 
 
-def refuse_more_than_one(options: Mapping[str, Any]) -> None:
-    """Check how many answers the options of a request ask for. Raises `RequestError` for other than one.
+_PLANNED = ("messages", "prompt")
+_BESIDE = (*_PLANNED, "model", "stream")
+"""What an ``extra_body`` would put in place of what is sent: client libraries lay it over the request."""
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Check the options of a request: they neither bring its messages, nor ask for other than one answer.
 
     A conversation goes on from one answer, and the pieces of several would be mixed.
+
+    Raises:
+        RequestTypeError: ``extra_body`` is no mapping.
+        RequestError: they do.
     """
-    for n in (options.get("n"), (options.get("extra_body") or {}).get("n")):
+    extra = options.get("extra_body")
+    if not isinstance(extra, Mapping | None):
+        raise RequestTypeError(
+            f"extra_body is a {type(extra).__name__}; it must be a dict of the server's options; leave it out"
+        )
+    for name in [name for name in _PLANNED if name in options]:
+        raise RequestError(
+            f"{name} cannot be given, it is built here: give the question as query, its documents as blocks, a system "
+            "prompt as instructions; earlier turns are kept by session_id"
+        )
+    for name in [name for name in _BESIDE if name in (extra or {})]:
+        raise RequestError(
+            f"extra_body holds {name!r}, which would go to the server in place of what is planned here; leave it out"
+        )
+    for n in (options.get("n"), (extra or {}).get("n")):
         if isinstance(n, (int, float, str)) and n != 1:
             raise RequestError(
-                f"n={n!r} asks for other than one answer, and a conversation goes on from one; leave n out, and ask "
-                "once for each answer that you want (without a session, so that none is in another one's history)"
+                f"n={shown(n)} asks for other than one answer, and a conversation goes on from one; leave n out, and "
+                "ask once for each answer that you want (without a session, so that none is in another one's history)"
             )
 
 

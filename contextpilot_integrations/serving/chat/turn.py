@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
 
-from contextpilot_core import Message, Observation, Plan, PromptTokens, Served, Source
+from contextpilot_core import Message, Observation, Plan, PromptTokens, RequestError, Served, Source
 from contextpilot_integrations.serving.chat.answers import no_answer
 from contextpilot_integrations.serving.chat.containment import contained
 from contextpilot_integrations.serving.chat.entries import Asked, Entry, known_sources, sent
@@ -39,7 +39,7 @@ class Turn:
         scale: float = 1.0,
         plan: Plan | None = None,
     ) -> None:
-        """Plan the prompt, unless ``plan`` was made for it. Raises `RequestError`: the engine refuses.
+        """Plan the prompt, unless ``plan`` was made for it. Raises `RequestError`: it is empty, or the engine refuses.
 
         ``room``: tokens that the prompt may have at most, None for no limit; ``scale``: those of the server per counted
         one.
@@ -53,6 +53,11 @@ class Turn:
                 self.history = sound(setting, self.history, self._earlier)
                 self.rewritten = bool(self._earlier)
             self._plan(plan)
+            if not (asked.query.strip() or asked.blocks or asked.parts) and (history or not setting.instructions):
+                raise RequestError(
+                    f"the question is empty ({len(asked.query)} characters), and has no documents: there is nothing to "
+                    "send; give the words of the user"
+                )
             if room is not None:
                 self._fit(room, scale)
             # A renderer of the caller's may be asked for these: not as late as when the answer is there.

@@ -17,7 +17,7 @@ from contextpilot_core import (
     ReuseEngine,
     TokenCounter,
 )
-from contextpilot_integrations.serving.chat import Asked, Setting, Tenants, refuse_more_than_one, whole
+from contextpilot_integrations.serving.chat import Asked, Setting, Tenants, check_options, whole
 from contextpilot_integrations.serving.chat.entries import read
 from contextpilot_integrations.serving.client.conversation import Conversation, Sessions
 from contextpilot_integrations.serving.client.replicas import Attempt, Replicas
@@ -108,19 +108,11 @@ class Chats:
         return self.replicas.attempts(request_of(question, conversation), conversation, turn)
 
     def _options(self, namespace: str, options: dict[str, Any]) -> dict[str, Any]:
-        for name in ("messages", "prompt"):
-            if name in options:
-                raise RequestError(
-                    f"{name} cannot be given, this client builds it: give the question as query, its documents as "
-                    "blocks, a system prompt as instructions; earlier turns are kept by session_id"
-                )
         if "stream" in options:
             raise RequestError("stream cannot be given here: use chat(...) for a whole answer")
-        for name in ("extra_body", "stream_options"):
-            if not isinstance(options.get(name), Mapping | None):
-                kind = type(options[name]).__name__
-                raise RequestTypeError(f"{name} is a {kind}; it must be a dict of the server's options; leave it out")
-        refuse_more_than_one(options)
+        if not isinstance(wanted := options.get("stream_options"), Mapping | None):
+            raise RequestTypeError(f"stream_options is a {type(wanted).__name__}; it must be a dict; leave it out")
+        check_options(options)
         if not isinstance(namespace, str):
             raise RequestTypeError(f"namespace={namespace!r} must be a str; give the tenant's name, or leave it out")
         if self._tenants is not None:

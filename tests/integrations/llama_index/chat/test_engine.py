@@ -113,13 +113,6 @@ def test_s2_no_documents_no_canned_reply(way, talk):
     assert chat.prompts == ["<|im_start|>user\nhello<|im_end|>\n"]
 
 
-def test_an_empty_question_without_documents(talk):
-    chat = talk(table={})
-    chat("")
-    assert chat.prompts == ["<|im_start|>user\n<|im_end|>\n"]
-    assert len(chat.history) == 2
-
-
 def test_s7_repeats_within_one_turn(talk):
     chat = talk(table={"q": [D1, D2, D1, D1]})
     chat("q")
