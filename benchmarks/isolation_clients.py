@@ -122,7 +122,7 @@ class RouterWorld(ClientWorld):
     """Two servers. Which one is chosen may depend on everybody's load: alone, it is the one of the common run."""
 
     servers = 2
-    chosen: dict[str, list[int]] | None = None
+    chosen: dict[str, list[int | None]] | None = None
 
     def made(self) -> Any:
         servers = [server("one"), server("two")]
@@ -131,11 +131,13 @@ class RouterWorld(ClientWorld):
         choice, self.choices = replicas._choice, defaultdict(list)  # noqa: SLF001
 
         def choose(left: Any, request: Any, conversation: Any) -> Any:
-            who, replica = request.namespace, choice(left, request, conversation)
-            if self.chosen is not None:
-                number = self.chosen[who][len(self.choices[who])]
+            done = self.choices[request.namespace]
+            done.append(None)  # what is refused is refused before or after the choice, as the load has it
+            replica = choice(left, request, conversation)
+            number = None if self.chosen is None else self.chosen[request.namespace][len(done) - 1]
+            if number is not None:
                 replica = next(each for each in left if each.engine is self.engines[number])
-            self.choices[who].append(self.engines.index(replica.engine))
+            done[-1] = self.engines.index(replica.engine)
             return replica
 
         replicas._choice = choose  # noqa: SLF001

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import tables_cost, tables_quality, tables_reuse
+from benchmarks import tables_cost, tables_quality, tables_reliability, tables_reuse
 from benchmarks.tables_reuse import Results
 
 TABLES: dict[str, tuple[tuple[str, ...], Callable[[Results], str]]] = {
@@ -31,6 +31,7 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[[Results], str]]] = {
     "plain_notes": (("plain",), tables_quality.plain_notes),
     "plain_dedup": (("plain",), tables_quality.plain_dedup),
     "demo": (("demo",), tables_cost.demo),
+    "reliability": (("reliability",), tables_reliability.reliability),
 }
 """name of the table -> (results files that it needs, builder)"""
 

@@ -1,8 +1,10 @@
 """What kind of thing differs between two prompts, judged on the units that they do and do not share."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Literal
 
 from contextpilot_core.diagnose.masks import MaskKind, mappings
@@ -119,7 +121,8 @@ def covered(side: Side, place: Place | None) -> list[Unit]:
     if place is None:
         return []
     part, start, length = place
-    return [unit for unit in side.own if unit.part == part and unit.start < start + length and start < unit.end]
+    first = bisect_right(side.own, (part, start), key=lambda unit: (unit.part, unit.end))
+    return list(takewhile(lambda unit: (unit.part, unit.start) < (part, start + length), islice(side.own, first, None)))
 
 
 def _line_before(side: Side, unit: Unit) -> str:

@@ -20,7 +20,7 @@ _HEAD_LABEL = r"""
 """
 _RANK_LABEL = rf"""
     \b(?:relevance|order)[^\n\d]{{0,40}}\d+(?:[^\n\d.]{{1,12}}\d+)+                # a note: Relevance: 4 1 2
-  | \brank["']?\s*[:=]?\s*\#?\d{{1,4}}\b
+  | \brank["']?\s*(?:[:=]\s*)?\#?\d{{1,4}}\b
   | {_HEAD_LABEL}
 """
 _ID = r"""
@@ -101,8 +101,8 @@ def head_labels(texts: Iterable[str]) -> tuple[int, ...]:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Return the whole numbers in a text, in order."""
-    return tuple(map(int, re.findall(r"[0-9]+", text)))
+    """Return the whole numbers in a text, in order; of one that is too long for a label its beginning."""
+    return tuple([int(digits[:18]) for digits in re.findall(r"[0-9]+", text)])
 
 
 def mappings(text: str) -> dict[tuple[str, ...], tuple[int, str]]:

@@ -91,7 +91,7 @@ def as_record(prompt: PromptLike, position: int) -> PromptRecord:
 def _check(record: PromptRecord, position: int) -> None:
     prompt = record.prompt
     if not isinstance(prompt, str):
-        if not isinstance(prompt, Sequence) or isinstance(prompt, (bytes, bytearray)):
+        if not _is_list(prompt):
             raise RequestTypeError(
                 f"prompts[{position}] is a {type(prompt).__name__}; give a text, a list of messages or a request body"
             )
@@ -101,8 +101,23 @@ def _check(record: PromptRecord, position: int) -> None:
                     f"prompts[{position}][{number}] is a {type(message).__name__}; every message must be a mapping "
                     'with a \'role\' and a \'content\', like {"role": "user", "content": "..."}'
                 )
-    if isinstance(record.tools, (str, Mapping)) or not all(isinstance(tool, Mapping) for tool in record.tools):
+            for name in ("content", "tool_calls"):
+                _check_field(message.get(name), f"the {name} of prompts[{position}][{number}]", name == "content")
+    for name in ("question", "generated"):
+        if not isinstance(getattr(record, name), str):
+            raise RequestTypeError(f"the {name} of prompts[{position}] must be a str; give '' for none")
+    if not _is_list(record.tools) or not all(isinstance(tool, Mapping) for tool in record.tools):
         raise RequestTypeError(f"the tools of prompts[{position}] must be a list of mappings in OpenAI form")
+
+
+def _check_field(value: object, name: str, text: bool) -> None:
+    if value is not None and not _is_list(value) and not (text and isinstance(value, str)):
+        what = "a text, a list of parts" if text else "a list"
+        raise RequestTypeError(f"{name} is a {type(value).__name__}; give {what}, or None")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
 
 
 def same_kind(records: Sequence[PromptRecord]) -> None:
@@ -110,6 +125,17 @@ def same_kind(records: Sequence[PromptRecord]) -> None:
     kinds = {isinstance(record.prompt, str) for record in records}
     if len(kinds) > 1:
         raise RequestError("prompts mixes texts and message lists; give one kind, rendered alike")
+
+
+def read_parts(record: PromptRecord, position: int) -> tuple[Part, ...]:
+    """Return the parts of a prompt. Raises `RequestTypeError` where it holds what cannot be written as JSON."""
+    try:
+        return parts_of(record)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RequestTypeError(
+            f"prompts[{position}] holds what JSON cannot ({type(error).__name__}): it contains itself, is nested too "
+            "deeply, or has odd keys or numbers; give plain JSON values"
+        ) from None
 
 
 def parts_of(record: PromptRecord) -> tuple[Part, ...]:
@@ -182,14 +208,25 @@ def common_parts(a: Sequence[Part], b: Sequence[Part]) -> tuple[int, int]:
 
 def common_length(a: str, b: str) -> int:
     """Return how many characters two texts share at their heads."""
-    low, high = 0, min(len(a), len(b))
+    return common_from(a, b, 0, len(a))
+
+
+def common_from(a: str, b: str, start: int, end: int) -> int:
+    """Return how many characters two texts share from ``start`` on, up to ``end`` at most; it costs as many."""
+    low, high, step = start, max(start, min(len(a), len(b), end)), 64
+    while low < high:  # ever wider as long as they are equal
+        wide = min(low + step, high)
+        if a[low:wide] != b[low:wide]:
+            high = wide - 1
+            break
+        low, step = wide, 2 * step
     while low < high:
         middle = (low + high + 1) // 2
         if a[low:middle] == b[low:middle]:
             low = middle
         else:
             high = middle - 1
-    return low
+    return low - start
 
 
 def head_text(parts: Sequence[Part], at: tuple[int, int]) -> str:

@@ -1,6 +1,6 @@
 """Diagnosis: where prompts first differ, what kind of thing differs, what that costs, and what to change."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from contextpilot_core.checks import whole_number
@@ -15,6 +15,7 @@ from contextpilot_core.diagnose.changes import (
     question_place,
     varied_changes,
 )
+from contextpilot_core.diagnose.nearest import Earlier
 from contextpilot_core.diagnose.pairs import Pair, cut_pair, document_spans
 from contextpilot_core.diagnose.records import (
     Part,
@@ -25,14 +26,14 @@ from contextpilot_core.diagnose.records import (
     common_length,
     common_parts,
     head_text,
-    parts_of,
+    read_parts,
     same_kind,
 )
 from contextpilot_core.diagnose.report import Diagnosis, Finding, PairDiagnosis
 from contextpilot_core.diagnose.tools import tool_change
 from contextpilot_core.diagnose.varied import Varied, personal_units, varied_units
 from contextpilot_core.errors import RequestError, RequestTypeError
-from contextpilot_core.tokens import TokenCounter, estimate_tokens
+from contextpilot_core.tokens import TokenCounter, checked, estimate_tokens
 
 _Prompt = tuple[int, PromptRecord, tuple[Part, ...]]
 
@@ -66,6 +67,7 @@ def diagnose(
     """Say where and why prompts stop sharing a prefix.
 
     Kinds are judged by rules on lines and sentences; a loss is a lower bound, as short shared lines are not counted.
+    Twice as many prompts take twice as long, and so do prompts that are twice as long.
 
     Args:
         prompts: two or more, in the order in which they are sent: texts, message lists, request bodies with
@@ -78,21 +80,24 @@ def diagnose(
     Raises:
         ConfigError: ``kv_block`` is no whole number of at least 1.
         RequestError: fewer than two prompts, or texts mixed with message lists.
-        RequestTypeError: a prompt of another type.
+        RequestTypeError: a prompt of another type, or one that cannot be written as JSON.
     """
     whole_number("kv_block", kv_block, "give the server's block size")
-    if isinstance(prompts, (str, bytes)):
-        raise RequestTypeError("prompts is one text; give a list of two or more prompts")
+    if isinstance(prompts, (str, bytes, Mapping, PromptRecord)) or not isinstance(prompts, Iterable):
+        raise RequestTypeError(f"prompts is one {type(prompts).__name__}; give a list of two or more prompts")
+    if isinstance(documents, str) or not all(isinstance(document, str) for document in documents):
+        raise RequestTypeError("documents must be a list of texts; give [] where none are known")
     records = [as_record(prompt, position) for position, prompt in enumerate(prompts)]
     if len(records) < 2:
         raise RequestError(f"prompts holds {len(records)}; give at least two, to be compared with one another")
     same_kind(records)
-    prompted: list[_Prompt] = [(number, record, parts_of(record)) for number, record in enumerate(records)]
-    measure = _Measure(kv_block, count)
-    pairs = []
-    for later in prompted[1:]:
-        earlier = max(prompted[: later[0]], key=lambda other: (common_parts(other[2], later[2]), other[0]))
-        pairs.append(_diagnose_pair(earlier, later, measure, documents))
+    prompted: list[_Prompt] = [(number, record, read_parts(record, number)) for number, record in enumerate(records)]
+    measure = _Measure(kv_block, checked(count))
+    pairs, earlier = [], Earlier()
+    for later in prompted:
+        if later[0]:
+            pairs.append(_diagnose_pair(prompted[earlier.nearest(later[2])], later, measure, documents))
+        earlier.add(later[2], later[0])
     return Diagnosis(kv_block=kv_block, pairs=tuple(pairs))
 
 

@@ -90,5 +90,5 @@ def test_the_programs_reach_what_they_are_for():
         for lines in world.play(world.program(seed)).values()
         for line in lines
     ]
-    assert {number for world in routed for chosen in world.choices.values() for number in chosen} == {0, 1}
+    assert {number for world in routed for chosen in world.choices.values() for number in chosen} >= {0, 1}
     assert any("NotFoundError" in line for line in told)

@@ -51,6 +51,11 @@ def test_whatever_the_caller_has_is_one_record():
         ([{"role": None}], r"prompts\[3\]\[0\]"),
         ({"prompt": "x", "tools": "search"}, r"the tools of prompts\[3\] must be a list of mappings"),
         ({"prompt": "x", "tools": {"name": "n"}}, r"the tools of prompts\[3\]"),
+        ({"prompt": "x", "tools": 5}, r"the tools of prompts\[3\]"),
+        ([{"role": "user", "content": 5}], r"the content of prompts\[3\]\[0\] is a int; give a text, a list of parts"),
+        ([USER, {"role": "a", "tool_calls": 5}], r"the tool_calls of prompts\[3\]\[1\] is a int; give a list, or None"),
+        ([{"role": "a", "tool_calls": "f()"}], r"the tool_calls of prompts\[3\]\[0\] is a str"),
+        (PromptRecord(prompt="x", question=5), r"the question of prompts\[3\] must be a str"),  # type: ignore[arg-type]
         (PromptRecord(prompt="x", tools=["search"]), r"the tools of prompts\[3\]"),  # type: ignore[list-item]
     ],
 )

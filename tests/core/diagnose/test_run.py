@@ -140,6 +140,47 @@ def test_other_types_are_refused_with_the_way_out(wrong):
         diagnose(["text", wrong])
 
 
+DEEP = []
+for _ in range(5_000):
+    DEEP = [DEEP]
+SELF = {"role": "user"}
+SELF["content"] = [SELF]
+
+
+@pytest.mark.parametrize("part", [DEEP, SELF, {"n": 10**5_000}, {(1, 2): "odd key"}], ids=["deep", "self", "n", "key"])
+@pytest.mark.parametrize("field", ["content", "tool_calls", "tools"])
+def test_what_cannot_be_written_is_refused_with_its_place(part, field):
+    wrong = {"messages": [{"role": "user", "content": "hi"}]}
+    if field == "tools":
+        wrong["tools"] = [{"name": "n", "parameters": part}]
+    else:
+        wrong["messages"][0][field] = [part]
+    with pytest.raises(RequestTypeError, match=r"prompts\[1\] holds what JSON cannot"):
+        diagnose([stuffed(FIRST, "a?"), wrong])
+
+
+@pytest.mark.parametrize("wrong", [5, None, {"messages": []}, b"x"])
+def test_one_thing_is_not_a_list_of_prompts(wrong):
+    with pytest.raises(RequestTypeError, match="prompts is one .*; give a list of two or more"):
+        diagnose(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["text", [5], ["a", None]])
+def test_documents_are_texts(wrong):
+    with pytest.raises(RequestTypeError, match="documents must be a list of texts"):
+        diagnose([FIRST, FIRST], documents=wrong)
+
+
+def test_numbers_of_thousands_of_digits_are_texts_like_others():
+    prompts = [f"[Doc 1{digit * 5_000}] text\n1{digit * 5_000}. more text of the same kind\n" for digit in "12"]
+    assert diagnose(prompts).pairs
+
+
+def test_a_counter_that_counts_no_tokens_is_refused():
+    with pytest.raises(ConfigError, match="token_counter returned <int>"):
+        diagnose(["a", "b"], count=lambda text: 10**5_000)
+
+
 def test_one_string_is_not_a_list_of_prompts():
     with pytest.raises(RequestTypeError, match="two or more"):
         diagnose("two prompts")

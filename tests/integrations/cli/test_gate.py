@@ -196,7 +196,7 @@ def test_vllm_scores_the_gold_answer_as_the_end_of_the_prompt(server, questions)
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("{", "line 1: no question (JSONDecodeError"),
+        ("{", "line 1: is no JSON"),
         ('{"query": "Q"}', "(KeyError: 'documents')"),
         ('{"query": "Q", "documents": "secret", "answers": ["A"]}', "expected a list of texts"),
         ('{"query": " ", "documents": ["secret"], "answers": ["A"]}', "expected a text"),
@@ -254,7 +254,7 @@ def test_a_score_file_that_cannot_be_used_is_named(server, questions, tmp_path):
     (tmp_path / "binary").write_bytes(bytes(range(128, 256)))
     for name, told in (
         ("", "IsADirectoryError"),
-        ("binary", "is no file of scores"),
+        ("binary", "it is not in UTF-8"),
         ("binary/x", "cannot be read and written"),
     ):
         done = run(server.base_url, questions, resume=tmp_path / name)
