@@ -13,6 +13,7 @@ from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from contextpilot_core import RequestTypeError, ReuseEngine, TokenCounter, estimate_tokens
+from contextpilot_core.checks import able
 from contextpilot_integrations.langchain.chat.finding import Condense, Finder
 from contextpilot_integrations.langchain.chat.history import (
     GetHistory,
@@ -29,7 +30,7 @@ from contextpilot_integrations.langchain.chat.pieces import Pieces
 from contextpilot_integrations.langchain.chat.turn import ChatTurn
 from contextpilot_integrations.langchain.documents import DocumentBlock
 from contextpilot_integrations.langchain.sessions import session_of
-from contextpilot_integrations.serving.chat import Held, Setting, Tenants, TurnLocks, whole
+from contextpilot_integrations.serving.chat import Held, Setting, Tenants, TurnLocks, check_parts, whole
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
 ChatInput: TypeAlias = str | Mapping[str, Any] | HumanMessage
@@ -91,6 +92,17 @@ def create_contextpilot_chat(
     Raises:
         ConfigError: a value breaks its rule.
     """
+    check_parts(
+        engine=engine,
+        instructions=instructions,
+        session_id=session_id,
+        namespace=namespace,
+        tenants=tenants,
+        tokens=tokens,
+    )
+    able("llm", llm, ("invoke", "ainvoke", "stream", "astream"), "a chat model of LangChain, or another Runnable")
+    if history is not None:
+        able("history", history, ["__call__"], "a function from a session id to its message history, or None")
     engine = ReuseEngine() if engine is None else engine
     setting = Setting(
         engine=engine, count=token_counter, window=max_context_tokens, namespace=namespace, instructions=instructions

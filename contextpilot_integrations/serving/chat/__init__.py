@@ -12,6 +12,7 @@ from contextpilot_integrations.serving.chat.entries import (
     stored_sources,
 )
 from contextpilot_integrations.serving.chat.locks import Held, TurnLocks
+from contextpilot_integrations.serving.chat.parts import check_parts
 from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
 from contextpilot_integrations.serving.chat.texts import whole
@@ -36,6 +37,7 @@ __all__ = [
     "read_usage",
     "record_of",
     "check_options",
+    "check_parts",
     "room_for",
     "says_something",
     "scale_of",

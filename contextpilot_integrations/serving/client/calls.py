@@ -17,7 +17,8 @@ from contextpilot_core import (
     ReuseEngine,
     TokenCounter,
 )
-from contextpilot_integrations.serving.chat import Asked, Setting, Tenants, check_options, whole
+from contextpilot_core.checks import shown
+from contextpilot_integrations.serving.chat import Asked, Setting, Tenants, check_options, check_parts, whole
 from contextpilot_integrations.serving.chat.entries import read
 from contextpilot_integrations.serving.client.conversation import Conversation, Sessions
 from contextpilot_integrations.serving.client.replicas import Attempt, Replicas
@@ -48,9 +49,8 @@ class Chats:
         clock: Callable[[], float],
     ) -> None:
         if not isinstance(model, str) or not model:
-            raise ConfigError(f"model={model!r} must be the name under which the server knows its model; give it")
-        if tenants is not None and not isinstance(tenants, Tenants):
-            raise ConfigError(f"tenants is a {type(tenants).__name__}; it must be a Tenants, or None for no salts")
+            raise ConfigError(f"model={shown(model)} must be the name under which the server knows its model; give it")
+        check_parts(tenants=tenants, clock=clock)
         self.replicas, self.sessions = replicas, Sessions(limits.max_sessions)
         self._model, self._clock, self._tenants = model, clock, tenants
         # What every question starts from; the messages are kept here alone.

@@ -13,7 +13,9 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from contextpilot_core import ConfigError, ContextRequest, Plan, ReuseEngine, WindowScheduler
+from contextpilot_core.checks import kind_of
 from contextpilot_core.mirror import ProcessLock
+from contextpilot_integrations.serving.chat import check_parts
 from contextpilot_integrations.serving.client.conversation import Conversation
 from contextpilot_integrations.serving.client.turn import ClientTurn, Wishes
 from contextpilot_integrations.serving.tokens import PromptTokenizer, ServerTokens, TokenSource
@@ -62,13 +64,15 @@ class Replica:
         ``tokens`` tells those of prompts to an engine that follows events; None: the server's own endpoints.
 
         Raises:
-            ConfigError: ``client`` has no chat endpoint.
+            ConfigError: ``client`` has no chat endpoint, ``engine`` or ``tokens`` are of another type.
         """
         try:
             client.chat.completions.create  # noqa: B018 - only whether it is there
         except AttributeError as error:
             name = type(client).__name__
             raise ConfigError(f"client is a {name}; it must be an openai.OpenAI or AsyncOpenAI") from error
+        kind_of("engine", engine, ReuseEngine, "a ReuseEngine")
+        check_parts(tokens=tokens)
         self.client, self.engine, self.name, self.scheduler = client, engine, name, scheduler
         self.wishes = Wishes(name, "usage")
         self.tokenizer: PromptTokenizer | None = None

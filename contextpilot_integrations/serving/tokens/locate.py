@@ -13,6 +13,7 @@ from operator import index
 from typing import Any
 
 from contextpilot_core import Message, Plan, PromptTokens
+from contextpilot_core.checks import able, whole_number
 from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations.recent import Recent
 from contextpilot_integrations.serving.tokens.sources import TokenSource
@@ -39,7 +40,9 @@ class PromptTokenizer:
     """
 
     def __init__(self, source: TokenSource, *, max_pieces: int = 4_096) -> None:
-        """Use ``source``; the tokens of the ``max_pieces`` pieces used last are kept."""
+        """Use ``source``; the tokens of the ``max_pieces`` pieces used last are kept. Raises `ConfigError`."""
+        able("source", source, ("chat", "text", "piece"), "a HuggingFaceTokens, a ServerTokens or the like")
+        whole_number("max_pieces", max_pieces, "4_096 is usual")
         self._source = source
         self._pieces: Recent[bytes, bytes] = Recent(max_pieces)
         self._lock = ProcessLock()

@@ -1,9 +1,11 @@
 """Where exact token ids come from: the model's tokenizer, the server's endpoints, or the response itself."""
 
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, Literal, Protocol
 
 from contextpilot_core import ConfigError, Message
+from contextpilot_core.checks import able, kind_of, number
 from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations import extras
 
@@ -24,6 +26,12 @@ class TokenSource(Protocol):
     def piece(self, text: str) -> Sequence[int]:
         """Return the token ids of a part of a prompt, without special tokens around it."""
         ...
+
+
+def check_source(tokens: object) -> None:
+    """Raise `ConfigError` unless ``tokens`` is a `TokenSource`, or None."""
+    if tokens is not None:
+        able("tokens", tokens, ("chat", "text", "piece"), "a HuggingFaceTokens, a ServerTokens or the like")
 
 
 class HuggingFaceTokens:
@@ -95,11 +103,17 @@ class ServerTokens:
 
         Raises:
             MissingExtraError: ``httpx`` is not installed.
+            ConfigError: a value breaks its rule.
         """
+        kind_of("base_url", base_url, str, "a str: that of the endpoint, http://HOST:PORT/v1")
+        for name, value in (("model", model), ("api_key", api_key)):
+            kind_of(name, value, (str, NoneType), "a str, or None for none")
+        if http_client is not None:
+            able("http_client", http_client, ["post"], "an httpx.Client, or None for a new one")
         self._root = base_url.rstrip("/").removesuffix("/v1")
         self._model = {} if model is None else {"model": model}
         self._headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
-        self._timeout = timeout
+        self._timeout = number("timeout", timeout, "give seconds for each request, 2 is usual", above=0)
         self._client = http_client or extras.load("httpx", extra="client").Client()
         self._found: Literal["openai", "llama.cpp"] | None = None
 

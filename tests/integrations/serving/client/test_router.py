@@ -204,7 +204,7 @@ def test_base_urls_are_enough(servers):
     ]
     twin = AsyncReplicaRouter.at([servers[2].base_url], model="m")
     assert asyncio.run(twin.chat([TEA], "?")).answer == "Hello there"
-    with pytest.raises(ConfigError, match="is one str"):
+    with pytest.raises(ConfigError, match="base_urls is a str; it must be a list"):
         ReplicaRouter.at(servers[0].base_url, model="m")
 
 
