@@ -8,7 +8,8 @@ import argparse
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,23 @@ SECTIONS: dict[str, Callable[..., dict[str, Any]]] = {"isolation": isolation}
 
 def measure(sections: Iterable[str] = tuple(SECTIONS), **options: Any) -> dict[str, Any]:
     """Run sections; those that are not run stay as they were."""
-    logging.getLogger("contextpilot_integrations").setLevel(logging.ERROR)  # replicas that fail are part of it
-    logging.getLogger("contextpilot_core").setLevel(logging.ERROR)
     known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    return {**known, **{name: SECTIONS[name](**options) for name in sections}}
+    with _quiet():
+        return {**known, **{name: SECTIONS[name](**options) for name in sections}}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Say nothing below errors meanwhile: replicas that fail are part of it."""
+    loggers = [logging.getLogger(name) for name in ("contextpilot_core", "contextpilot_integrations")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def main() -> None:
