@@ -28,6 +28,18 @@ def greedy_merges(contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> 
     ``weights``: tokens by block id; ids are 0..len(weights)-1. What shares most is merged in bulk, at falling
     thresholds; where too many pairs compete for that, or contexts are wide, the nearest-neighbour chain does the rest.
     """
+    everywhere = frozenset.intersection(*map(frozenset, contexts)) if len(contexts) > 1 else frozenset[int]()
+    if not any([weights[block] for block in everywhere]):
+        return _greedy_merges(contexts, weights)
+    # What all share adds the same to every pair. So it is left out until nothing else is shared; then every pair is
+    # equal, and the smallest label takes in all that are left.
+    merges = _greedy_merges([[block for block in each if block not in everywhere] for each in contexts], weights)
+    joined = {joining for _, joining in merges}
+    first, *left = [label for label in range(len(contexts)) if label not in joined]
+    return merges + [(first, label) for label in left]
+
+
+def _greedy_merges(contexts: Sequence[Sequence[int]], weights: Sequence[int]) -> list[tuple[int, int]]:
     if max(map(len, contexts), default=0) > _WIDE:
         return NeighbourChain(contexts, weights).run()
     rows, tokens = _table(contexts, np.asarray(weights, dtype=np.int64))

@@ -24,7 +24,7 @@ MIN_SPAN = CERTAIN + 1
 _CANDIDATES = 8
 _PLACES = 64
 _HALF, _WORD = np.uint64(32), np.uint64(0xFFFFFFFF)
-_PATIENCE = 16
+_PATIENCE = 4
 _NEAR = 32
 _BLANK_LINES = re.compile(r"\n[ \t\r]*\n\s*")
 

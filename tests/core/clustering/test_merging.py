@@ -50,6 +50,16 @@ def test_forest_equals_brute_force(contexts: list[list[int]], weights: list[int]
 
 
 @settings(max_examples=200, deadline=None)
+@given(batches, weightings, st.lists(st.integers(0, BLOCKS - 1), min_size=1, max_size=3, unique=True))
+def test_forest_equals_brute_force_where_some_blocks_stand_in_all(
+    contexts: list[list[int]], weights: list[int], everywhere: list[int]
+) -> None:
+    contexts = [[*everywhere, *(block for block in context if block not in everywhere)] for context in contexts]
+    with pytest.MonkeyPatch.context() as patch:
+        assert greedy_forest(contexts, weights) == by_force(patch, contexts, weights)
+
+
+@settings(max_examples=200, deadline=None)
 @given(batches, weightings, st.data())
 def test_forest_is_the_same_however_the_work_is_cut(
     contexts: list[list[int]], weights: list[int], data: st.DataObject

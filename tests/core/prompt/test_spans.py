@@ -347,7 +347,7 @@ def test_runs_that_are_refused_are_looked_at_a_bounded_number_of_times(period: i
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dedup, "_common_run", counted)
         split(*rows, earlier=sources(9, text))
-    assert looked_at < 9 * 16 * len("".join(rows))
+    assert looked_at < 9 * 4 * len("".join(rows))
 
 
 @pytest.mark.parametrize("gap", ["", "g "])
