@@ -1,5 +1,6 @@
 """A Hugging Face model on the CPU that scores answers; what prompts share at their start is computed once."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from contextpilot_integrations.gate.arms import Messages
 from contextpilot_integrations.gate.scoring import exact_match, token_f1
 from contextpilot_integrations.gate.server import EXACT, F1, LIKELIHOOD
 
+_CLAUSE_END, _NEVER = re.compile(r"[.,;:!?\n]"), re.compile(r"(?!)")
+
 
 class HuggingFaceScorer:
     """Log-likelihood per token of the gold answer; in some arms also what the model answers by itself.
@@ -19,41 +22,47 @@ class HuggingFaceScorer:
     The body of the model runs in bfloat16, its head in float32, where differences of a hundredth would be lost.
     """
 
-    def __init__(self, folder: Path, *, generate: Sequence[str] = ()) -> None:
-        """Load the model; ``generate`` names the arms that answer by themselves too."""
+    def __init__(self, folder: Path, *, generate: Sequence[str] = (), generated_tokens: int = GENERATED_TOKENS) -> None:
+        """Load the model; ``generate`` names the arms that answer by themselves too, in so many tokens at most."""
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
         self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
         self._head = self._model.lm_head.weight.float()
         self._stops = set(self._model.generation_config.eos_token_id)
-        self._generate = frozenset(generate)
+        self._generate, self._generated_tokens = frozenset(generate), generated_tokens
         self._cache, self._cached = DynamicCache(), list[int]()
 
     @torch.inference_mode()
     def score(self, prompts: Mapping[str, Messages], answers: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the scores of every arm; arms that follow one another share what they have in common."""
-        gold = self._tokenizer.encode(answers[0], add_special_tokens=False)[:ANSWER_TOKENS]
+        """Return the scores of every arm; arms that follow one another share what they have in common.
+
+        Where an assistant's message comes last, the answer completes it, and ends at the first punctuation.
+        """
         scores = {}
         for arm, messages in prompts.items():
-            tokens = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-            scores[arm] = {LIKELIHOOD: self._log_likelihood(tokens, gold)}
-            if arm in self._generate and len(gold) <= GENERATED_TOKENS:
-                answer = self._tokenizer.decode(self._answer(tokens))
+            begun = messages[-1]["role"] == "assistant"
+            prompt = self._tokenizer.apply_chat_template(
+                messages, add_generation_prompt=not begun, continue_final_message=begun, return_dict=False
+            )
+            text = f" {answers[0]}" if begun else answers[0]
+            gold = self._tokenizer.encode(text, add_special_tokens=False)[:ANSWER_TOKENS]
+            logits = self._logits([*prompt, *gold], len(gold) + 1)
+            chosen = torch.log_softmax(logits[:-1], dim=-1).gather(1, torch.tensor(gold).unsqueeze(1))
+            scores[arm] = {LIKELIHOOD: float(chosen.mean())}
+            if arm in self._generate and len(gold) <= self._generated_tokens:
+                answer = self._answer(prompt, gold, logits.argmax(-1).tolist(), _CLAUSE_END if begun else _NEVER)
                 scores[arm] |= {F1: token_f1(answer, answers), EXACT: exact_match(answer, answers)}
         return scores
 
-    def _log_likelihood(self, prompt: Sequence[int], gold: Sequence[int]) -> float:
-        logits = self._logits([*prompt, *gold[:-1]], len(gold))
-        chosen = torch.log_softmax(logits, dim=-1).gather(1, torch.tensor(gold).unsqueeze(1))
-        return float(chosen.mean())
+    def _answer(self, prompt: Sequence[int], gold: Sequence[int], chosen: list[int], end: re.Pattern[str]) -> str:
+        """Return the greedy answer; ``chosen``: the best tokens along ``gold``, right as long as they agree with it."""
+        agreed = _shared(gold, chosen)
+        answer = chosen[: agreed + 1]
+        while len(answer) < self._generated_tokens and not self._ended(answer, end):
+            answer.append(int(self._logits([*prompt, *answer], 1).argmax()))
+        return end.split(self._tokenizer.decode(answer, skip_special_tokens=True), maxsplit=1)[0]
 
-    def _answer(self, prompt: Sequence[int]) -> list[int]:
-        answer = list[int]()
-        while len(answer) < GENERATED_TOKENS:
-            token = int(self._logits([*prompt, *answer], 1).argmax())
-            if token in self._stops:
-                break
-            answer.append(token)
-        return answer
+    def _ended(self, answer: Sequence[int], end: re.Pattern[str]) -> bool:
+        return answer[-1] in self._stops or bool(end.search(self._tokenizer.decode(answer[-1:])))
 
     def _logits(self, tokens: Sequence[int], last: int) -> torch.Tensor:
         """Return the logits after each of the ``last`` tokens; what the cache holds of ``tokens`` is not run again."""

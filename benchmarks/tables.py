@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import tables_cost, tables_quality, tables_reuse
+from benchmarks import tables_cost, tables_quality, tables_reliability, tables_reuse
 from benchmarks.tables_reuse import Results
 
 TABLES: dict[str, tuple[tuple[str, ...], Callable[[Results], str]]] = {
@@ -25,7 +25,13 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[[Results], str]]] = {
     "quality": (("quality",), tables_quality.order),
     "quality_dedup": (("quality",), tables_quality.deduplication),
     "quality_answers": (("quality",), tables_quality.answers),
+    "plain": (("plain",), tables_quality.plain),
+    "plain_places": (("plain",), tables_quality.plain_places),
+    "plain_right": (("plain",), tables_quality.plain_right),
+    "plain_notes": (("plain",), tables_quality.plain_notes),
+    "plain_dedup": (("plain",), tables_quality.plain_dedup),
     "demo": (("demo",), tables_cost.demo),
+    "reliability": (("reliability",), tables_reliability.reliability),
 }
 """name of the table -> (results files that it needs, builder)"""
 

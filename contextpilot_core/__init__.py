@@ -3,6 +3,7 @@
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.engine import Observer, ReuseEngine, WindowScheduler
 from contextpilot_core.errors import (
+    AnswerError,
     ConfigError,
     ContextPilotError,
     DuplicateRequestError,
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 """Of the distribution ``contextpilot-rag``, with both packages; nothing else says it."""
 
 __all__ = [
+    "AnswerError",
     "BatchPlan",
     "Citations",
     "ConfigError",

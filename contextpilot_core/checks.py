@@ -26,6 +26,14 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
+def same(first: object, other: object) -> bool:
+    """Tell whether two values are equal; what refuses to be compared (arrays, tensors) is equal to itself alone."""
+    try:
+        return first is other or bool(first == other)
+    except Exception:  # noqa: BLE001  # every library refuses in its own way
+        return False
+
+
 def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     """Raise `ConfigError` unless ``value`` is one of ``allowed``."""
     if not isinstance(value, str) or value not in allowed:
@@ -69,3 +77,19 @@ def _within(value: float, above: float, least: float, most: float) -> bool:
         return above < float(value) and least <= value <= most
     except OverflowError:  # an int that no float holds
         return False
+
+
+def kind_of(name: str, value: object, kinds: type | tuple[type, ...], what: str) -> None:
+    """Raise `ConfigError` unless ``value`` is of one of ``kinds``: ``what`` says which, and what to give else.
+
+    The message names the type alone: the value may be a secret, or a text.
+    """
+    if not isinstance(value, kinds):
+        raise ConfigError(f"{name} is a {type(value).__name__}; it must be {what}")
+
+
+def able(name: str, value: object, methods: Sequence[str], what: str) -> None:
+    """Raise `ConfigError` unless ``value`` has all of these ``methods``; as `kind_of`."""
+    for method in methods:
+        if not callable(getattr(value, method, None)):
+            raise ConfigError(f"{name} is a {type(value).__name__} without {method}; it must be {what}")

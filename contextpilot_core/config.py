@@ -44,6 +44,8 @@ class EngineConfig:
         max_requests: requests that are remembered per namespace.
         max_messages: messages that are remembered per namespace.
         message_seconds: how long a message is remembered after it was seen last.
+        max_bytes: memory for messages and plans in flight, shared out equally; the default fits a container of 2 GB.
+        max_namespaces: namespaces that are remembered; of more, the one that was used longest ago is forgotten.
     """
 
     strategy: Strategy = "greedy"
@@ -52,7 +54,7 @@ class EngineConfig:
     quotas: Mapping[str, int] | None = field(default=None, hash=False)
     kv_block: int = 16
     in_flight_seconds: float = 60.0
-    note: NoteStyle = "compact"
+    note: NoteStyle = "none"
     dedup: bool = True
     span_dedup: bool = True
     budget: int | None = None
@@ -64,9 +66,11 @@ class EngineConfig:
     unlabelled_hint: str = DEFAULT_UNLABELLED_HINT
     span_hint: str = DEFAULT_SPAN_HINT
     max_visits: int = 64
-    max_requests: int = 250_000
+    max_requests: int = 20_000
     max_messages: int = 20_000
     message_seconds: float = 3_600.0
+    max_bytes: int = 768 << 20
+    max_namespaces: int = 1_000
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -74,7 +78,7 @@ class EngineConfig:
         one_of("schedule", self.schedule, get_args(Schedule))
         one_of("note", self.note, get_args(NoteStyle))
         one_of("linkage", self.linkage, get_args(Linkage))
-        for name in ("kv_block", "max_visits", "max_requests", "max_messages"):
+        for name in ("kv_block", "max_visits", "max_requests", "max_messages", "max_bytes", "max_namespaces"):
             whole_number(name, getattr(self, name), f"{getattr(EngineConfig, name)} is usual")
         if self.cache_tokens is not None:
             whole_number("cache_tokens", self.cache_tokens, "give the server's cache size, or None for unbounded")
@@ -96,6 +100,13 @@ class EngineConfig:
         """Return the configuration of one namespace: this one, with the namespace's quota as its ``cache_tokens``."""
         quota = (self.quotas or {}).get(namespace)
         return self if quota is None else replace(self, cache_tokens=quota)
+
+    def share(self, namespaces: int) -> int:
+        """Return the bytes that each of so many namespaces may take of ``max_bytes``.
+
+        It halves when their number doubles: it depends on how many there are, never on what they do.
+        """
+        return self.max_bytes >> max(0, namespaces - 1).bit_length()
 
     def _check_quotas(self) -> None:
         if self.quotas is None:

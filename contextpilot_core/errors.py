@@ -5,6 +5,7 @@
     |-- RequestError (ValueError)              a request cannot be planned as given
     |   |-- RequestTypeError (TypeError)       ... because a value has the wrong type
     |   `-- DuplicateRequestError              ... because its request id is already live
+    |-- AnswerError (ConnectionError)          what a model server answered is no answer
     |-- TooManyContextsError (ValueError)      more contexts than an N x N method may hold
     |-- TraceError (ValueError)                a trace or corpus file cannot be read
     |-- IntegrityError (AssertionError)        an internal structure contradicts itself (a defect of ours)
@@ -33,6 +34,10 @@ class RequestTypeError(RequestError, TypeError):
 
 class DuplicateRequestError(RequestError):
     """A request id is already live in its namespace."""
+
+
+class AnswerError(ContextPilotError, ConnectionError):
+    """What a model server answered is no answer: the turn leaves no trace."""
 
 
 class TooManyContextsError(ContextPilotError, ValueError):

@@ -1,8 +1,12 @@
 """Values between callers, stages and the engine (frozen, keyword-only), and what all holders of state share."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+
+_MOST_LOOKS, _SAMPLE = 128, 16
+_PLAIN = (str, bytes, int, float, type(None), type)
 
 Message: TypeAlias = Mapping[str, Any]
 """One chat message in OpenAI form: ``role``, ``content`` (str, list of parts or None) and whatever else."""
@@ -16,6 +20,35 @@ class ContextBlock:
     id: Any = None
     title: str | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+
+
+def kept_bytes(value: object) -> int:
+    """Return about how many bytes of memory a caller's value keeps; of large collections a sample is looked at."""
+    if type(value) is dict and len(value) <= _SAMPLE:  # what most are
+        values = value.values()
+        if all([isinstance(each, _PLAIN) for each in values]):
+            return sys.getsizeof(value) + sum(map(sys.getsizeof, value)) + sum(map(sys.getsizeof, values))
+    found, stack = 0.0, [(value, 1.0)]
+    for _ in range(_MOST_LOOKS):
+        if not stack:
+            break
+        each, times = stack.pop()
+        try:
+            found += times * sys.getsizeof(each, 64)
+            inner = () if isinstance(each, _PLAIN) else _inside(each)
+        except Exception:  # noqa: BLE001  # whatever it is, it is only weighed
+            continue
+        sample = inner[:_SAMPLE]
+        stack.extend([(part, times * len(inner) / len(sample)) for part in sample])
+    return int(found)
+
+
+def _inside(value: object) -> Sequence[object]:
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return tuple(value)
+    return tuple(getattr(value, "__dict__", {}).values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,3 +237,28 @@ class OnePerProcess:
     def __reduce__(self) -> str:
         """Refuse to be pickled."""
         raise TypeError(f"{type(self).__name__} cannot be pickled: its state would be lost; make one per process")
+
+
+_Value = TypeVar("_Value")
+
+
+class cached_property(Generic[_Value]):  # noqa: N801
+    """As `functools.cached_property` since Python 3.12: without a lock that all objects of a class share.
+
+    Such a lock lets all threads wait for the one that works a value out, and in a forked child for ever. Two threads
+    may work out a value twice, so it has to be the same.
+    """
+
+    def __init__(self, work: Callable[[Any], _Value]) -> None:
+        self._work, self._name, self.__doc__ = work, work.__name__, work.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "cached_property[_Value]": ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> _Value: ...
+    def __get__(self, instance: object | None, owner: type) -> "_Value | cached_property[_Value]":
+        """Return the value; only the first time, as it then stands in the object itself."""
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._work(instance)
+        return value

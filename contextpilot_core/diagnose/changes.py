@@ -9,7 +9,7 @@ from typing import Literal
 
 from contextpilot_core.diagnose.masks import MaskKind, mappings
 from contextpilot_core.diagnose.pairs import Pair, Side
-from contextpilot_core.diagnose.records import TOOLS, Part, Unit, common_length
+from contextpilot_core.diagnose.records import SYSTEM, TOOLS, Part, Unit, common_length
 from contextpilot_core.diagnose.varied import Varied
 
 Kind = Literal[
@@ -23,6 +23,11 @@ Kind = Literal[
     "id",
     "path",
     "rank_label",
+    "user",
+    "email",
+    "tenant",
+    "turn",
+    "language",
     "metadata_order",
     "question_before_context",
     "memory_in_system",
@@ -32,7 +37,6 @@ Kind = Literal[
     "other",
 ]
 
-_SYSTEM = ("system", "developer")
 _ASKS = re.compile(
     r"\b(?:question|query|user(?: question| input)?|human|input|asks?)\b[\"'*]{0,3}\s*[:=]", re.IGNORECASE
 )
@@ -84,8 +88,13 @@ def _mappings(side: Side, first: int) -> dict[tuple[str, ...], tuple[Place, str]
     return found
 
 
-def question_place(side: Side, question: str, at: tuple[int, int]) -> Place | None:
-    """Return where a prompt's question stands: the known one, else the first text behind ``at`` that looks like one."""
+def question_place(
+    side: Side, question: str, at: tuple[int, int], known: Collection[Unit] = frozenset()
+) -> Place | None:
+    """Return where a prompt's question stands: the known one, else the first text behind ``at`` that looks like one.
+
+    ``known``: units that are no question.
+    """
     question = question.strip()
     if question:
         for number, part in enumerate(side.parts[at[0] :], at[0]):
@@ -93,7 +102,7 @@ def question_place(side: Side, question: str, at: tuple[int, int]) -> Place | No
             if start >= 0 and part.role != TOOLS and (number, start + len(question)) > at:
                 return number, start, len(question)
         return None
-    for unit in side.fresh[:3]:
+    for unit in [unit for unit in side.fresh if unit not in known][:3]:
         alone = side.role(unit) == "user" and side.parts[unit.part].text.strip() == unit.text
         if alone or _ASKS.search(unit.text) or _ASKS.search(_line_before(side, unit)):
             return unit.part, unit.start, len(unit.text)
@@ -129,7 +138,7 @@ def memory_change(pair: Pair, known: Collection[Unit]) -> Iterator[Change]:
     Told from documents by a word like "memories" in it or in its heading, or by more shared text in later messages
     than there is changed text in this one. ``known``: units that have been explained otherwise.
     """
-    fresh = [unit for unit in pair.b.fresh if pair.b.role(unit) in _SYSTEM and unit not in known]
+    fresh = [unit for unit in pair.b.fresh if pair.b.role(unit) in SYSTEM and unit not in known]
     if not fresh or not _behind(pair.b, (fresh[0].part, fresh[0].start)):
         return
     first = fresh[0]

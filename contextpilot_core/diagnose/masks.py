@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
-MaskKind = Literal["clock", "id", "score", "path", "rank_label"]
+from contextpilot_core.diagnose.personal import PERSONAL, PersonalKind
+
+MaskKind: TypeAlias = Literal["clock", "id", "score", "path", "rank_label"] | PersonalKind
 LONGEST_MASKED = 20_000  # characters; beyond, a unit is data (an image, a dump), not text
 
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)[a-z]*"
@@ -45,10 +47,9 @@ _PATH = r"""
     (?<![\w/])(?:/[\w.@+-]+){2,}
   | \b[A-Za-z]:\\[\w.\\-]+
 """
-_MASK = re.compile(
-    f"(?P<rank_label>{_RANK_LABEL})|(?P<id>{_ID})|(?P<score>{_SCORE})|(?P<clock>{_CLOCK})|(?P<path>{_PATH})",
-    re.VERBOSE | re.IGNORECASE,
-)
+_KINDS = f"(?P<rank_label>{_RANK_LABEL})|(?P<id>{_ID})|(?P<score>{_SCORE})|(?P<clock>{_CLOCK})|(?P<path>{_PATH})"
+_MASK = re.compile(_KINDS, re.VERBOSE | re.IGNORECASE)
+_SYSTEM_MASK = re.compile(f"{PERSONAL}|{_KINDS}", re.VERBOSE | re.IGNORECASE)
 _LABEL = re.compile(_HEAD_LABEL, re.VERBOSE | re.IGNORECASE)
 _NAMES_NOW = re.compile(r"\b(?:now|today|current|currently|clock|time|generated|asked|as of)\b", re.IGNORECASE)
 _PAIRS = re.compile(r"(?:^[ \t]*[\w .-]{1,40}: ?[^\n]*(?:\n|\Z)){2,}", re.MULTILINE)
@@ -63,14 +64,19 @@ class Skeleton:
     found: tuple[tuple[MaskKind, str], ...]
     rest: int
 
+    @property
+    def kinds(self) -> tuple[MaskKind, ...]:
+        """The kinds of the blanks."""
+        return tuple(kind for kind, _ in self.found)
+
     def changed(self, other: "Skeleton") -> tuple[MaskKind, ...]:
         """Return the kinds that differ between two texts of the same skeleton, in the order of the text."""
         pairs = zip(self.found, other.found, strict=True)
         return tuple(dict.fromkeys(left[0] for left, right in pairs if left != right))
 
 
-def skeleton(text: str) -> Skeleton:
-    """Blank out clocks, scores, ids, paths and rank labels."""
+def skeleton(text: str, *, system: bool = False) -> Skeleton:
+    """Blank out clocks, scores, ids, paths and rank labels; of a system message also what it says of who asks."""
     if len(text) > LONGEST_MASKED:
         return Skeleton(text, (), len(text))
     found: list[tuple[MaskKind, str]] = []
@@ -79,7 +85,7 @@ def skeleton(text: str) -> Skeleton:
         found.append((cast(MaskKind, match.lastgroup), match[0]))
         return f"\0{match.lastgroup}\0"
 
-    masked = _MASK.sub(blank, text)
+    masked = (_SYSTEM_MASK if system else _MASK).sub(blank, text)
     return Skeleton(masked, tuple(found), len(text) - sum(len(part) for _, part in found))
 
 

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from contextpilot_core.diagnose.records import TOOLS, Part, Unit, units_of
+from contextpilot_core.types import cached_property
 
 
 @dataclass(frozen=True)

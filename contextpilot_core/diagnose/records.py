@@ -10,6 +10,8 @@ from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.types import Message
 
 TOOLS = "tools"
+SYSTEM = ("system", "developer")
+"""Roles of system messages."""
 SHORTEST_SHARED = 20  # characters; shorter units (labels, fences, headings) repeat by chance
 
 _CUT = re.compile(r"(?P<always>\n+|(?=\b(?:Document|NodeWithScore|TextNode)\())|(?<=[.!?])[ \t]+(?=\S)|(?<=[。！？])")

@@ -40,6 +40,27 @@ MEANINGS: Mapping[Kind, tuple[str, str]] = {
         "documents carry their rank as a label, or an order note stands before them",
         "Label by position or by a constant id, and tell the order of relevance behind the documents.",
     ),
+    "user": (
+        "the system message names the user",
+        "Say who asks behind the documents, next to the question.",
+    ),
+    "email": (
+        "an e-mail address in the system message changes",
+        "Say who asks behind the documents, next to the question, or leave the address out.",
+    ),
+    "tenant": (
+        "the system message names a tenant",
+        "Where tenants share documents, name the tenant behind those, next to the question. Where each has a cache of "
+        "its own (a namespace, a cache_salt), nothing is lost.",
+    ),
+    "turn": (
+        "the system message counts turns or messages",
+        "Leave the number out, or put it next to the question.",
+    ),
+    "language": (
+        "the language of the answer stands in the system message",
+        "Ask for the language next to the question.",
+    ),
     "metadata_order": (
         "the same metadata is printed with its keys in another order",
         "Print metadata with sorted keys.",

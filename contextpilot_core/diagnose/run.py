@@ -31,7 +31,7 @@ from contextpilot_core.diagnose.records import (
 )
 from contextpilot_core.diagnose.report import Diagnosis, Finding, PairDiagnosis
 from contextpilot_core.diagnose.tools import tool_change
-from contextpilot_core.diagnose.varied import Varied, varied_units
+from contextpilot_core.diagnose.varied import Varied, personal_units, varied_units
 from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.tokens import TokenCounter, checked, estimate_tokens
 
@@ -165,7 +165,9 @@ def _changes(
     cut = list(history_change(pair))
     if cut:
         return changes + cut
-    places = question_place(pair.a, records[0].question, at), question_place(pair.b, records[1].question, at)
+    personal = personal_units(varied)
+    questions = records[0].question, records[1].question
+    places = question_place(pair.a, questions[0], at, personal), question_place(pair.b, questions[1], at, personal)
     known = {unit for both in varied for unit in (both.a, both.b)}
     known.update(covered(pair.a, places[0]), covered(pair.b, places[1]))
     reordered = metadata_places(pair)

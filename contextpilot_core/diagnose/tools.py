@@ -9,7 +9,7 @@ from contextpilot_core.errors import RequestTypeError
 ToolChange = Literal["tool_order", "tool_keys", "tool_set"]
 
 
-def canonical_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def canonical_tools(tools: Iterable[Mapping[str, Any]]) -> list[Any]:
     """Return the same tools in one order: equal sets of tools become equal bytes, however they are listed.
 
     Tools are sorted by name, keys at every level, and the names in ``required`` (their order means nothing); exact

@@ -1,6 +1,6 @@
-"""Running totals of an engine."""
+"""Running totals of a namespace, or of an engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from contextpilot_core.plan import Job
 from contextpilot_core.types import Observation
@@ -25,6 +25,10 @@ class Counters:
     prompt_tokens: int = 0
     predicted_tokens: int = 0
     reported_tokens: int = 0
+
+    def __add__(self, other: "Counters") -> "Counters":
+        """Return the sums of both."""
+        return Counters(*[getattr(self, each.name) + getattr(other, each.name) for each in fields(self)])
 
     def add(self, job: Job) -> None:
         """Count one request that was planned."""

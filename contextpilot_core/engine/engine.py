@@ -11,6 +11,7 @@ from contextpilot_core.engine.batch import learn, plan_batch
 from contextpilot_core.engine.clock import Clock
 from contextpilot_core.engine.namespaces import Namespaces
 from contextpilot_core.engine.observer import Observer, Told
+from contextpilot_core.engine.served import checked_served
 from contextpilot_core.engine.windows import plan_window
 from contextpilot_core.errors import ConfigError, RequestError, RequestTypeError
 from contextpilot_core.journal import Journal
@@ -66,10 +67,10 @@ class ReuseEngine(OnePerProcess):
         self._clock, self._told = Clock(clock or time.monotonic), None if observer is None else Told(observer)
         self._weigh, self._reports = Weights(count), CacheReports(self._config, mirror, self._clock)
         self._namespaces = Namespaces(self._config, count, self._clock, self._reports, journal)
-        if journal is not None and self._namespaces.shared is not None:
-            journal.open(self._namespaces.shared)
         if observer is not None:
             observer.attached(self.stats)
+        if journal is not None and self._namespaces.shared is not None:
+            journal.open(self._namespaces.shared)  # last: it serves one engine, and nothing may fail after it
 
     @property
     def follows_events(self) -> bool:
@@ -192,7 +193,12 @@ class ReuseEngine(OnePerProcess):
         """Tell what the engine reported for a plan that was sent: the totals of `stats`, drift, and exact tokens.
 
         With ``served.tokens`` the view learns where the blocks of the prompt lie in the engine's KV blocks.
+
+        Raises:
+            RequestError: ``served`` breaks a rule: numbers of tokens are whole and from 0 to 2**40, those of ``tokens``
+                within the prompt (`RequestTypeError` for a wrong type); nothing was changed.
         """
+        served = checked_served(served)
         self._clock.ask()
         observation = self._namespaces.observe(plan, served)
         if self._told is not None:
@@ -221,8 +227,7 @@ class ReuseEngine(OnePerProcess):
 
     def reset(self, namespace: str | None = None) -> None:
         """Forget everything of one namespace, or of all (then the counters and generated ids start anew, too)."""
-        if namespace is not None and not isinstance(namespace, str):
-            raise RequestTypeError(f"namespace={shown(namespace)} must be a str, or None for all; give its name")
+        _check_namespace(namespace)
         self._namespaces.reset(namespace)
 
     def warm(self, requests: Iterable[ContextRequest]) -> None:
@@ -234,10 +239,14 @@ class ReuseEngine(OnePerProcess):
         self._clock.ask()
         learn(self._namespaces, self._prepare(requests))
 
-    def stats(self) -> EngineStats:
-        """Return the counters and the present size of the state, over all namespaces."""
+    def stats(self, namespace: str | None = None) -> EngineStats:
+        """Return the counters and the present size of the state, of one namespace or (None) over all.
+
+        A tenant may be shown those of the own namespace: nothing of others is in them.
+        """
+        _check_namespace(namespace)
         self._clock.ask()
-        return self._namespaces.stats()
+        return self._namespaces.stats(namespace)
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless all state is sound (for tests: it visits everything)."""
@@ -271,3 +280,8 @@ class ReuseEngine(OnePerProcess):
 def _check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise RequestTypeError(f"{name}={shown(value)} must be True or False; a plan is confirmed at once, or later")
+
+
+def _check_namespace(namespace: object) -> None:
+    if namespace is not None and not isinstance(namespace, str):
+        raise RequestTypeError(f"namespace={shown(namespace)} must be a str, or None for all; give its name")

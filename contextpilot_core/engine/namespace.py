@@ -9,9 +9,10 @@ from contextpilot_core.cache import BlockTable, Located, View
 from contextpilot_core.checks import shown
 from contextpilot_core.clustering import Lead
 from contextpilot_core.config import EngineConfig
+from contextpilot_core.engine.counters import Counters
 from contextpilot_core.errors import DuplicateRequestError, IntegrityError
 from contextpilot_core.journal import Recorded
-from contextpilot_core.mirror import closed, opened
+from contextpilot_core.mirror import CacheReports, closed, opened
 from contextpilot_core.plan import ContextIndex, Job, Order, Plan, choose, keep, let_go, look_up
 from contextpilot_core.prompt import Conversations, MessageRecord, Seal, SharedRecords
 from contextpilot_core.tokens import TokenCounter
@@ -22,7 +23,7 @@ _MOST_KEYS = 2_048
 
 
 class Namespace:
-    """State of one namespace. ``expired`` and others only count.
+    """State of one namespace.
 
     `open`, `settle` and `expect` take the engine's ``lock`` themselves, for what they ask and change: between that they
     read texts and call what the caller gave, which may take long, raise, or call the engine. Around all else the
@@ -38,6 +39,7 @@ class Namespace:
         blocks: BlockTable,
         view: View,
         records: SharedRecords | None,
+        reports: CacheReports,
         lock: AbstractContextManager[object],
     ) -> None:
         self._config, self._count, self._seal, self._clock, self._lock = config, count, seal, clock, lock
@@ -47,10 +49,34 @@ class Namespace:
         )
         # In the order of their deadlines: all plans wait equally long.
         self.in_flight: OrderedDict[str, Job] = OrderedDict()
-        self.expired = 0
+        self._waiting = 0  # bytes that the requests in flight keep, about
+        self._room = config.share(1)
+        self.reports, self.counters = reports, Counters()
         self._opened: dict[str, Job] = {}
         self._forgotten = False
         self._jobs: WeakValueDictionary[str, Job] = WeakValueDictionary()  # of the plans that somebody holds
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being planned here, or in flight."""
+        return not self._opened and not self.in_flight
+
+    def bound(self, room: int) -> None:
+        """Take at most ``room`` bytes, about: three quarters for messages, a quarter for plans in flight."""
+        self._room = room
+        self.conversations.bound(room - room // 4)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Take back the oldest plans in flight beyond the room, as if their time were over; the latest stays."""
+        while self._waiting > self._room // 4 and len(self.in_flight) > 1:
+            self.abandon(next(iter(self.in_flight.values())))
+            self.counters.expired += 1
+
+    @property
+    def totals(self) -> Counters:
+        """What was counted here, evictions included."""
+        return self.counters + Counters(evictions=self.index.evictions)
 
     def _is_live(self, request_id: str) -> bool:
         """Tell whether an id is taken."""
@@ -126,6 +152,7 @@ class Namespace:
                 self._take_place(job)
                 if commit:
                     self.commit(job)
+                self._fit()
         finally:
             with self._lock:
                 self.close(job)
@@ -141,6 +168,7 @@ class Namespace:
         job.path = self.index.blocks.describe(job.context)
         job.state = "in flight"
         self.in_flight[job.request_id] = self._jobs[job.request_id] = job
+        self._waiting += job.size
 
     def commit(self, job: Job) -> bool:
         """Confirm a request in flight; False when it is not.
@@ -151,6 +179,7 @@ class Namespace:
             return False
         job.state = "committed"
         del self.in_flight[job.request_id]
+        self._waiting -= job.size
         self.conversations.adopt(job.visible.known, job.request_id)
         return True
 
@@ -169,11 +198,13 @@ class Namespace:
             if job.deadline > now:
                 break
             self.abandon(job)
-            self.expired += 1
+            self.counters.expired += 1
 
     def evict(self, request_id: str) -> int | None:
         """Release a request and its messages: the freed tokens, or None for an unknown id."""
         waiting = self.in_flight.pop(request_id, None)
+        if waiting is not None:
+            self._waiting -= waiting.size
         job = self._jobs.pop(request_id, None)
         if job is not None:
             job.state = "gone"
@@ -215,10 +246,13 @@ class Namespace:
         for job in self.in_flight.values():
             job.state = "gone"
         self.in_flight.clear()
+        self._waiting = 0
 
     def check_integrity(self) -> None:
         """Raise `IntegrityError` unless index, conversations and jobs are sound."""
-        self.index.check_integrity(block for job in self._opened.values() for block in (*job.head, *job.ids.values()))
+        self.index.check_integrity()
         self.conversations.check_integrity()
         if any(job.state != "in flight" for job in self.in_flight.values()):
             raise IntegrityError("a plan is listed as in flight but is not")
+        if self._waiting != sum(job.size for job in self.in_flight.values()):
+            raise IntegrityError(f"{self._waiting} bytes are counted for {len(self.in_flight)} plans in flight")

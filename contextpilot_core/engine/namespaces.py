@@ -1,6 +1,6 @@
 """The namespaces of one engine behind one lock: where requests are opened, settled and found again."""
 
-import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
@@ -14,7 +14,7 @@ from contextpilot_core.engine.counters import Counters
 from contextpilot_core.engine.namespace import Namespace
 from contextpilot_core.errors import RequestTypeError
 from contextpilot_core.journal import Journal, Recorded, Reset, SharedState
-from contextpilot_core.mirror import CacheReports
+from contextpilot_core.mirror import CacheReports, ProcessLock
 from contextpilot_core.plan import Job, Order, Plan
 from contextpilot_core.prompt import MessageRecord, plain
 from contextpilot_core.tokens import TokenCounter
@@ -36,13 +36,14 @@ class Namespaces:
         reports: CacheReports,
         journal: Journal | None,
     ) -> None:
-        self._lock = threading.RLock()
+        self._lock = ProcessLock(self._forked)
         self._config, self._count, self.clock, self._reports = config, count, clock, reports
         self.shared = None if journal is None else SharedState(config, journal, self._lock, self)
         self.seal = plain if journal is None else journal.seal
-        self._known: dict[str, Namespace] = {}
-        self._counters = Counters()
-        self._ids = self._new_ids()
+        self._known: OrderedDict[str, Namespace] = OrderedDict()  # the one that was used last is the last
+        self._share = config.share(1)  # bytes of each namespace
+        self._gone = Counters()  # of namespaces that were forgotten
+        self._ids: dict[str, Iterator[str]] = {}  # by namespace: how many others have planned is not to be seen
 
     # -- planning --------------------------------------------------------------------------------------------------
 
@@ -60,7 +61,8 @@ class Namespaces:
             DuplicateRequestError: the id is live; nothing was changed.
         """
         with self._lock:
-            namespace, ids = self._namespace(job.request.namespace), self._ids
+            name = job.request.namespace
+            namespace, ids = self._namespace(name), self._ids.setdefault(name, self._new_ids())
         namespace.open(job, ids)
 
     def settle(self, job: Job, *, commit: bool, lead: Lead | None = None, order: Order | None = None) -> Plan:
@@ -73,7 +75,8 @@ class Namespaces:
         """Count requests that were settled, in the totals of `stats`."""
         with self._lock:
             for job in jobs:
-                self._counters.add(job)
+                there = self._known.get(job.request.namespace) is job.home
+                (job.home.counters if there else self._gone).add(job)
 
     def cancel(self, jobs: Iterable[Job]) -> None:
         """Let go of requests that were opened and will not be settled."""
@@ -131,23 +134,25 @@ class Namespaces:
             job = self._job(plan)
             if job is None:
                 return False
-            self._counters.committed += job.home.commit(job)
+            job.home.counters.committed += job.home.commit(job)
             return True
 
     def abandon(self, plan: Plan) -> bool:
         """Take back a plan in flight."""
         with self._lock:
             job = self._job(plan)
-            done = job is not None and bool(job.home.abandon(job))
-            self._counters.abandoned += done
-            return done
+            if job is None or not job.home.abandon(job):
+                return False
+            job.home.counters.abandoned += 1
+            return True
 
     def observe(self, plan: Plan, served: Served) -> Observation:
         """Compare a response with its prediction, and let the view learn the prompt's KV blocks."""
         with self._lock:
             job = self._job(plan)
-            observation = self._reports.observe(plan.moment, plan.expected_share, served)
-            self._counters.observed(observation, served.prompt_tokens)
+            namespace = self._namespace(plan.request.namespace)
+            observation = namespace.reports.observe(plan.moment, plan.expected_share, served)
+            namespace.counters.observed(observation, served.prompt_tokens)
             if job is not None and served.tokens is not None:
                 keys = self._reports.keys(served)
                 news = job.home.observe(job, keys, served.tokens, self._reports.block_size)
@@ -166,24 +171,23 @@ class Namespaces:
         with self._lock:
             self.forgotten(namespace)
             if namespace is None:
-                self._counters, self._ids = Counters(), self._new_ids()
+                self._gone, self._ids = Counters(), {}
             if self.shared is not None:
                 self.shared.record(Reset(namespace))
 
-    def stats(self) -> EngineStats:
-        """Return counters and sizes over all namespaces."""
+    def stats(self, namespace: str | None = None) -> EngineStats:
+        """Return counters and sizes of one namespace, or over all."""
         with self._lock:
             logged = {} if self.shared is None else self.shared.namespaces
-            copies = logged.values()
-            known = [self._namespace(name) for name in dict.fromkeys([*self._known, *logged])]
-            totals = asdict(self._counters)
+            names = dict.fromkeys([*self._known, *logged]) if namespace is None else [namespace]
+            known = [found for name in names if (found := self._find(name)) is not None]
+            copies = [logged[name] for name in names if name in logged]
             for each in known:
                 each.expire()
-            totals["evictions"] += sum(each.index.evictions for each in known)
-            totals["expired"] += sum(each.expired for each in known)
+            totals = sum((each.totals for each in known), self._gone if namespace is None else Counters())
             return EngineStats(
-                **totals,
-                drift=self._reports.drift,
+                **asdict(totals),
+                drift=self._drift(known, shared=namespace is None),
                 source="events" if any(each.index.view.on_truth for each in known) else "estimate",
                 in_flight=sum(len(each.in_flight) for each in known),
                 live_requests=sum(len(each.index.view) for each in known),
@@ -226,8 +230,8 @@ class Namespaces:
             known = self._known.pop(name, None)
             if known is not None:
                 known.forget()
-                self._counters.evictions += known.index.evictions
-                self._counters.expired += known.expired
+                self._gone = self._gone + known.totals
+        self._share_out()
 
     def replaced(self) -> None:
         """Follow a shared view that is another one now."""
@@ -235,6 +239,20 @@ class Namespaces:
             namespace.index.keep_live()
 
     # --------------------------------------------------------------------------------------------------------------
+
+    def _drift(self, known: Sequence[Namespace], *, shared: bool) -> float | None:
+        """Return the drift of one namespace, if there is one, or over all (``shared``), of what they rely on."""
+        if not shared:
+            return known[0].reports.drift if known else None
+        relies = any(each.reports.source == "events" for each in known) or not known
+        return self._reports.drift_of("events" if relies and self._reports.moment is not None else "estimate")
+
+    def _forked(self, torn: bool) -> None:
+        """In a forked child: where a thread of the parent was in the middle of a change, forget what it changed."""
+        if torn:
+            self.forgotten(None)
+            if self.shared is not None:
+                self.shared.restart()
 
     def _new_ids(self) -> Iterator[str]:
         """Return the names of requests without one, those of this worker."""
@@ -253,11 +271,34 @@ class Namespaces:
             estimate: View = CacheView(blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
             if shared is not None:
                 estimate = shared.view(name, blocks)
-            view = self._reports.view(estimate, blocks)
+            reports = self._reports.part()
+            view = reports.view(estimate, blocks)
             records = None if shared is None else shared.records(name)
-            found = Namespace(config, self._count, self.seal, self.clock, blocks, view, records, self._lock)
+            found = Namespace(config, self._count, self.seal, self.clock, blocks, view, records, reports, self._lock)
             self._known[name] = found
+            self._bound(found)
+        self._known.move_to_end(name)
         return found
+
+    def _bound(self, new: Namespace) -> None:
+        """Make room for one more namespace: beyond the limit that goes which was used longest ago, and is idle."""
+        others = [name for name, each in self._known.items() if each is not new]
+        if len(others) >= self._config.max_namespaces:
+            oldest = next((name for name in others if self._known[name].is_idle), others[0])
+            self.forgotten(oldest)
+            self._ids.pop(oldest, None)
+            if self.shared is not None:
+                self.shared.leave(oldest)
+        new.bound(self._share)
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """Give every namespace an equal share of the memory."""
+        share = self._config.share(len(self._known))
+        if share != self._share:
+            self._share = share
+            for each in self._known.values():
+                each.bound(share)
 
     def _job(self, plan: Plan) -> Job | None:
         """Return the job of ``plan``, or None when it is gone, another engine's, or was reset since."""

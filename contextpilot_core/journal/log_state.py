@@ -28,17 +28,17 @@ _MOST_WORKERS = 1_000
 def rules(config: EngineConfig) -> str:
     """Return what the state depends on besides the log: workers with other rules must not share one."""
     quotas = sorted((config.quotas or {}).items())
-    bounds = config.max_requests, config.max_messages, config.message_seconds
+    bounds = (config.max_requests, config.max_messages, config.message_seconds, config.max_bytes, config.max_namespaces)
     return repr((config.cache_tokens, quotas, *bounds))
 
 
 class LoggedNamespace:
     """One namespace of the log: its blocks under ids of their own, what is cached, what messages show."""
 
-    def __init__(self, config: EngineConfig, time: Callable[[], float]) -> None:
+    def __init__(self, config: EngineConfig, time: Callable[[], float], room: int) -> None:
         self.blocks = BlockTable()
         self.view = CacheView(self.blocks, capacity=config.cache_tokens, max_requests=config.max_requests)
-        self.records = Conversations(limit=config.max_messages, seconds=config.message_seconds, clock=time)
+        self.records = Conversations(limit=config.max_messages, seconds=config.message_seconds, clock=time, room=room)
 
     def apply(self, operation: Operation) -> Sequence[str]:
         """Follow one operation: the requests whose last blocks had to go for it."""
@@ -95,10 +95,11 @@ class LogState:
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
+        self._share = config.share(0)
         self.entries = 0
         self.time = 0.0
         self.numbers: OrderedDict[str, int] = OrderedDict()
-        self.namespaces: dict[str, LoggedNamespace] = {}
+        self.namespaces: OrderedDict[str, LoggedNamespace] = OrderedDict()  # the one that was used last is the last
 
     def apply(self, entry: Entry) -> Sequence[str] | None:
         """Follow one entry: the requests whose last blocks had to go for it; None for one that came before."""
@@ -116,21 +117,36 @@ class LogState:
             return ()
         if isinstance(operation, Inserted) and operation.namespace not in self.namespaces:
             self.namespaces[operation.namespace] = self._logged(operation.namespace)
+            while len(self.namespaces) > self._config.max_namespaces:
+                self.namespaces.popitem(last=False)
+            self._bound()
         logged = self.namespaces.get(operation.namespace)
-        return () if logged is None else logged.apply(operation)
+        if logged is None:
+            return ()
+        self.namespaces.move_to_end(operation.namespace)
+        return logged.apply(operation)
 
     def _reset(self, namespace: str | None) -> None:
         if namespace is None:
             self.namespaces.clear()
         else:
             self.namespaces.pop(namespace, None)
+        self._bound()
+
+    def _bound(self) -> None:
+        """Give every namespace an equal share of the memory."""
+        share = self._config.share(len(self.namespaces))
+        if share != self._share:
+            self._share = share
+            for logged in self.namespaces.values():
+                logged.records.bound(share)
 
     def _logged(self, namespace: str) -> LoggedNamespace:
-        return LoggedNamespace(self._config.of(namespace), lambda: self.time)
+        return LoggedNamespace(self._config.of(namespace), lambda: self.time, self._share)
 
     def snapshot(self) -> Snapshot:
         """Return the whole state as values."""
-        namespaces = tuple(self.namespaces[name].snapshot(name) for name in sorted(self.namespaces))
+        namespaces = tuple(self.namespaces[name].snapshot(name) for name in self.namespaces)
         return Snapshot(self.entries, self.time, tuple(self.numbers.items()), namespaces)
 
     @classmethod
@@ -146,6 +162,7 @@ class LogState:
         for part in snapshot.namespaces:
             logged = state.namespaces[part.namespace] = state._logged(part.namespace)
             logged.restore(part)
+        state._bound()
         state.check_integrity()
         return state
 

@@ -93,6 +93,7 @@ class SharedState:
         self.returned = 0  # number of the latest one that came back from the log
         self._resets: dict[int, str | None] = {}  # by number: own resets that have not come back
         self._attached = False
+        self._overfull = False  # that operations are given up was said
 
     # -- for the engine, which holds the lock --------------------------------------------------------------------
 
@@ -102,6 +103,10 @@ class SharedState:
         overlay = CacheView(blocks, capacity=capacity, max_requests=self.config.max_requests)
         view = self._views[namespace] = ReplicatedView(namespace, blocks, overlay, self)
         return view
+
+    def leave(self, namespace: str) -> None:
+        """Forget the view of a namespace that is not used here any more; the log keeps its part."""
+        self._views.pop(namespace, None)
 
     def records(self, namespace: str) -> "ReplicatedRecords":
         """Return what the workers know of the messages of a namespace."""
@@ -120,8 +125,9 @@ class SharedState:
 
     def record(self, operation: Operation) -> int:
         """Number an operation and keep it for the log."""
-        self.last += 1
-        entry = self._own[self.last] = Entry(self.worker, self.last, operation, self.log.time)
+        number = self.last + 1
+        entry = self._own[number] = Entry(self.worker, number, operation, self.log.time)
+        self.last = number  # after it is kept: a fork may come in between
         if isinstance(operation, Reset):
             self._resets[self.last] = operation.namespace
         self._forget_oldest()
@@ -243,6 +249,11 @@ class SharedState:
             oldest += 1
         if len(self._own) > _MOST_WAITING:
             self._settle(self._own.pop(oldest))
+            if not self._overfull:
+                _log.warning("the log does not take the operations of worker %s: the oldest are given up", self.worker)
+            self._overfull = True
+        elif len(self._own) < _MOST_WAITING:
+            self._overfull = False
 
     def _return(self, number: int) -> None:
         """Take note that own operations up to ``number`` are part of the copy."""

@@ -3,6 +3,17 @@
 from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent
 from contextpilot_core.mirror.keys import closed, opened
 from contextpilot_core.mirror.mirror import KVMirror
+from contextpilot_core.mirror.process_lock import ProcessLock
 from contextpilot_core.mirror.reports import CacheReports
 
-__all__ = ["AllBlocksCleared", "BlockRemoved", "BlockStored", "CacheReports", "KVEvent", "KVMirror", "closed", "opened"]
+__all__ = [
+    "AllBlocksCleared",
+    "BlockRemoved",
+    "BlockStored",
+    "CacheReports",
+    "KVEvent",
+    "KVMirror",
+    "ProcessLock",
+    "closed",
+    "opened",
+]

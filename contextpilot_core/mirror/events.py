@@ -1,7 +1,10 @@
 """What a serving engine says about its KV blocks, whatever wire it came over (docs: "Cache events")."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from contextpilot_core.errors import RequestTypeError
 
 BlockHash = int | bytes
 """An engine's name for a KV block and all tokens before it; opaque, equal only to itself."""
@@ -55,6 +58,33 @@ class AllBlocksCleared:
 
 
 KVEvent = BlockStored | BlockRemoved | AllBlocksCleared
+
+
+def checked(event: KVEvent) -> None:
+    """Raise `RequestTypeError` for an event whose values no engine sends; token ids and extra keys are read later."""
+    wrong = [name for name, fits in _FITS.items() if hasattr(event, name) and not fits(getattr(event, name))]
+    if wrong:
+        kind = type(getattr(event, wrong[0])).__name__
+        raise RequestTypeError(
+            f"{wrong[0]} of a {type(event).__name__} is a {kind} that no engine sends; give what was decoded"
+        )
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, (int, bytes))
+
+
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "block_hashes": lambda value: isinstance(value, (tuple, list)) and all(map(_is_name, value)),
+    "parent_block_hash": lambda value: value is None or _is_name(value),
+    "token_ids": lambda value: isinstance(value, Sequence),
+    "block_size": lambda value: isinstance(value, int),
+    "extra_keys": lambda value: isinstance(value, (tuple, list, type(None))),
+    "medium": lambda value: isinstance(value, str | None),
+    "locality": lambda value: isinstance(value, str | None),
+    "kv_cache_spec_kind": lambda value: isinstance(value, str | None),
+    "group_idx": lambda value: isinstance(value, int | None),
+}
 
 
 def on_gpu(medium: str | None, locality: str | None) -> bool:

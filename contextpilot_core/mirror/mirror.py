@@ -9,7 +9,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from contextpilot_core.checks import whole_number
-from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent, on_gpu
+from contextpilot_core.errors import RequestTypeError
+from contextpilot_core.mirror.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent, checked, on_gpu
 from contextpilot_core.mirror.keys import ROOT, Extras, chain, prompt_extras
 from contextpilot_core.mirror.process_lock import ProcessLock
 from contextpilot_core.mirror.rank import Rank
@@ -97,7 +98,16 @@ class KVMirror:
             self._suspended.pop(source, None)
 
     def apply(self, events: Iterable[KVEvent], rank: int = 0) -> None:
-        """Follow ``events`` of one rank, in the order in which the engine published them; others are ignored."""
+        """Follow ``events`` of one rank, in the order in which the engine published them; others are ignored.
+
+        Raises:
+            RequestTypeError: a value of an event has the wrong type, or the rank is no int; none was followed.
+        """
+        if not isinstance(rank, int):
+            raise RequestTypeError(f"rank is a {type(rank).__name__}; give the number of the data-parallel rank")
+        events = tuple(events)
+        for event in events:
+            checked(event)
         with self._lock:
             self._moment += 1
             for event in events:
@@ -163,7 +173,7 @@ class KVMirror:
             for rank in self._ranks.values():
                 rank.check_integrity()
 
-    def _forked(self) -> None:
+    def _forked(self, torn: bool) -> None:
         """In a forked child: nobody feeds the mirror here, and it may have been copied in the middle of a change."""
         if not self._moment and not self._sources:
             return  # nobody has told it anything

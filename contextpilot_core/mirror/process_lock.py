@@ -4,29 +4,51 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from weakref import WeakSet
 
 
 class ProcessLock(AbstractContextManager[None]):
-    """As `threading.Lock` in one process. A forked child has a lock of its own.
+    """As `threading.RLock`, and never held in a forked child by a thread that is not there.
 
-    A child has none of its parent's other threads: one of them may have held the parent's lock, in the middle of a
-    change. So ``forked`` is called first, once, by the first that takes the child's lock.
+    A child has none of its parent's other threads: one of them may have held the lock, in the middle of a change. So
+    ``forked`` is called first, once, by the first that takes the lock in the child, with the lock held; its argument
+    tells whether there was such a change. A fork whose child never takes the lock costs nothing.
     """
 
-    def __init__(self, forked: Callable[[], None]) -> None:
+    def __init__(self, forked: Callable[[bool], object] = lambda torn: None) -> None:
         self._forked = forked
-        self._process = os.getpid()
-        self._locks = {self._process: threading.Lock()}
+        self._lock = threading.RLock()
+        self._torn: bool | None = None  # in a child that has not taken it yet: whether a thread left it held
+        _LOCKS.add(self)
 
     def __enter__(self) -> None:
-        """Take the lock of this process."""
-        process = os.getpid()
-        lock = self._locks.get(process) or self._locks.setdefault(process, threading.Lock())
-        lock.acquire()
-        if process != self._process:
-            self._process = process
-            self._forked()
+        """Take the lock."""
+        self._lock.acquire()
+        if self._torn is not None:
+            torn, self._torn = self._torn, None
+            self._forked(torn)
 
     def __exit__(self, *error: object) -> None:
         """Free the lock."""
-        self._locks[os.getpid()].release()
+        self._lock.release()
+
+    def left(self) -> None:
+        """Take note, as the child's only thread, that this is a child now."""
+        whole = self._lock.acquire(blocking=False)
+        if whole:  # it was free, or this very thread goes on with its change
+            self._lock.release()
+        else:
+            self._lock = threading.RLock()
+        self._torn = bool(self._torn) or not whole
+
+
+_LOCKS: WeakSet[ProcessLock] = WeakSet()
+
+
+def _in_child() -> None:
+    for lock in _LOCKS:
+        lock.left()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -16,14 +16,29 @@ _SILENT_RESPONSES = 3
 
 
 class CacheReports:
-    """Owns the comparison; ``mirror`` is what the engine's events tell, None without any. The caller holds a lock."""
+    """Owns the comparison; ``mirror`` is what the engine's events tell, None without any. The caller holds a lock.
 
-    def __init__(self, config: EngineConfig, mirror: KVMirror | None, clock: Callable[[], float]) -> None:
+    ``whole``: what these are a part of. Every namespace judges by its own responses alone; the whole only sums up what
+    they told, and says once for all that the server tells nothing.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        mirror: KVMirror | None,
+        clock: Callable[[], float],
+        whole: "CacheReports | None" = None,
+    ) -> None:
         self._config = config
         self._mirror = mirror
         self._clock = clock
+        self._whole = whole
         self._drift = {"events": DriftMonitor(), "estimate": DriftMonitor()}
         self._silent: int | None = 0  # responses without a report; None as soon as one had it
+
+    def part(self) -> "CacheReports":
+        """Return the reports of one more namespace."""
+        return CacheReports(self._config, self._mirror, self._clock, self)
 
     def view(self, estimate: View, blocks: BlockTable) -> View:
         """Return what a namespace plans on: the events as long as they are believed, else ``estimate``."""
@@ -60,7 +75,11 @@ class CacheReports:
     @property
     def drift(self) -> float | None:
         """Mean of predicted minus reported tokens over the last requests, of the present source."""
-        return self._drift[self.source].mean
+        return self.drift_of(self.source)
+
+    def drift_of(self, source: Literal["events", "estimate"]) -> float | None:
+        """As `drift`, of a source."""
+        return self._drift[source].mean
 
     def keys(self, served: Served) -> tuple[bytes, ...]:
         """Return the KV blocks of the prompt; none while nothing is known of them."""
@@ -77,14 +96,17 @@ class CacheReports:
     def observe(self, moment: int | None, expected_share: float, served: Served) -> Observation:
         """Compare one response with what was predicted when it was planned; more than the prompt cannot be cached."""
         predicted, source = self._predict(moment, expected_share, served)
-        self._notice_silence(served)
+        (self._whole or self)._notice_silence(served)
         reported = served.cached_tokens
         if reported is not None and served.prompt_tokens is not None:
             reported = min(reported, served.prompt_tokens)
         if predicted is not None and reported is not None:
             rough = 0 if source == "events" else (served.prompt_tokens or 0) // 4
-            if self._drift[source].add(predicted, reported, tolerance=max(self.block_size, rough)):
+            tolerance = max(self.block_size, rough)
+            if self._drift[source].add(predicted, reported, tolerance=tolerance):
                 self._say_drift(source)
+            if self._whole is not None:
+                self._whole._drift[source].add(predicted, reported, tolerance=tolerance)
         return Observation(predicted=predicted, reported=reported, source=source)
 
     def _predict(

@@ -125,9 +125,10 @@ class TruthView(View):
         """Return the path that waits to be recorded, in ``_expected`` again if its time was over."""
         if request_id in self._paths:
             return self._paths.pop(request_id)[0]
-        path = self._late.get(request_id)
+        path = self._late.pop(request_id, None)
         if path is not None:
             self._expect(path, request_id)
+            self._blocks.release(path)  # only now: until then nothing else may hold them
         return path
 
     def learn(self, request_id: str, located: Located) -> None:

@@ -46,7 +46,7 @@ def choose(job: Job, index: ContextIndex, config: EngineConfig, count: TokenCoun
         return decide(moved_order, moved, f"selected what is cached: {numbers}")
     note = order_note(config.note, _labels_by_rank(job, moved_order), count)
     note_tokens = count(note) if note else 0
-    numbers = f"{numbers}, the note costs {note_tokens}"
+    numbers += f", the note costs {note_tokens}" if note_tokens else ""
     silent = config.note != "none" and not note  # the note does not fit its limit: never reorder without one
     if silent or worth - note_tokens <= max(plain.tokens, block):
         return decide(by_rank, plain, f"kept the retrieval order: {numbers}")

@@ -4,8 +4,9 @@ Paths begin with the *head*: what stands in the prompt before the context of thi
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 
 from contextpilot_core.cache import BlockTable, Path, PrefixTree, View, Wanted
 from contextpilot_core.clustering import Lead, PaperTrees
@@ -36,6 +37,7 @@ class ContextIndex:
         self._lock = lock or nullcontext()
         self.paper = PaperTrees(config.alpha) if config.strategy == "paper" else None
         self._learnt = PrefixTree(blocks.tokens)
+        self._lent: dict[Job, Path] = {}  # by request that was looked up, and is not let go yet
         self.evictions = 0
 
     def lead(self, head: Path, wanted: Path, optional: frozenset[int], allowance: int) -> Lead:
@@ -88,10 +90,15 @@ class ContextIndex:
         weights = self.blocks.tokens
         return sum([weights[block] for block in blocks])
 
-    def intern(self, path: Sequence[tuple[bytes, int]]) -> Path:
-        """Return the ids of (digest, tokens), each with one reference more."""
+    def lend(self, job: Job, path: Sequence[tuple[bytes, int]]) -> Path:
+        """Return the ids of (digest, tokens), each with one reference more until the job gives them `back`."""
         with self._lock:
-            return tuple(self.blocks.intern_path(path))
+            ids = self._lent[job] = tuple(self.blocks.intern_path(path))
+            return ids
+
+    def back(self, job: Job) -> None:
+        """Release what was lent to a job; the engine holds the lock."""
+        self.blocks.release(self._lent.pop(job))
 
     def insert(self, request_id: str, head: Path, context: Path) -> None:
         """Let ``request_id`` hold ``head + context`` as the latest path."""
@@ -128,16 +135,13 @@ class ContextIndex:
             _, fresh = self._learnt.insert(head + order)
             self.blocks.acquire(fresh)
 
-    def check_integrity(self, open_blocks: Iterable[int] = ()) -> None:
-        """Raise `IntegrityError` unless the parts agree with each other.
-
-        ``open_blocks``: the ids of requests that were looked up and are not let go yet.
-        """
+    def check_integrity(self) -> None:
+        """Raise `IntegrityError` unless the parts agree with each other."""
         self.view.check_integrity()
         self._learnt.check_integrity()
         held: Counter[int] = self.view.references()
         held.update(block for node in self._learnt.nodes() for block in node.blocks)
-        held.update(open_blocks)
+        held.update(chain.from_iterable(self._lent.values()))
         self.blocks.check_integrity(held)
         if self.paper is not None:
             self.paper.check_integrity()
@@ -154,7 +158,7 @@ def look_up(
     hints = visible.hints(job.positions, job.bodies, job.digests, job.tokens, config, count)
     sent = [position for position in job.positions if position not in hints]
     head = list(_head(job, visible))
-    ids = index.intern([*head, *[(job.digests[position], job.tokens[position]) for position in sent]])
+    ids = index.lend(job, [*head, *[(job.digests[position], job.tokens[position]) for position in sent]])
     job.visible, job.hints = visible, hints
     job.sections = Sections(job.bodies, job.positions, hints, visible, config, count)
     job.hinted_tokens = sum([job.tokens[position] for position in hints])
@@ -164,7 +168,7 @@ def look_up(
 
 def let_go(job: Job, index: ContextIndex) -> None:
     """Release the ids that `look_up` interned."""
-    index.blocks.release((*job.head, *job.ids.values()))
+    index.back(job)
 
 
 def _head(job: Job, visible: Visible) -> Iterator[tuple[bytes, int]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +18,16 @@ from contextpilot_core.prompt import (
     shown_documents,
     sources_of,
 )
-from contextpilot_core.types import ContextBlock, ContextRequest, Hint, OnePerProcess, PlanReport, Segment, Source
+from contextpilot_core.types import (
+    ContextBlock,
+    ContextRequest,
+    Hint,
+    OnePerProcess,
+    PlanReport,
+    Segment,
+    Source,
+    cached_property,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,8 +174,11 @@ class Plan(OnePerProcess):
         return sendable(context_message_text(self.context.text, self.annotation, self.request.query))
 
     @property
-    def messages(self) -> tuple[dict[str, Any], ...]:
-        """The whole prompt: system message, history, and one user message with context, note and question."""
+    def messages(self) -> tuple[Any, ...]:
+        """The whole prompt: system message, history, and one user message with context, note and question.
+
+        Mappings in OpenAI form. Their type is left open, so that `list(plan.messages)` fits what a client expects.
+        """
         new = [{"role": "user", "content": self.message_text}] if self.message_text else []
         return (*[dict(entry.message) for entry in self._job.history], *new)
 

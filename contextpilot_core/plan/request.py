@@ -4,6 +4,7 @@ Everything that can be refused is refused here, and whatever a caller's function
 changes.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -15,9 +16,10 @@ from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.prompt import HistoryMessage, Seal, Sections, Visible, body_digests, distinct, history_of, plain
 from contextpilot_core.tokens import Weights
-from contextpilot_core.types import ContextBlock, ContextRequest
+from contextpilot_core.types import ContextBlock, ContextRequest, cached_property
 
 _T = TypeVar("_T")
+_EACH, _PER_BLOCK = 4_000, 1_000
 
 
 @dataclass(eq=False, repr=False)
@@ -67,6 +69,13 @@ class Job:
     expected_tokens: int = field(init=False)
     # `Namespace.settle`: (digest, tokens) of ``context``.
     path: tuple[tuple[bytes, int], ...] = ()
+
+    @cached_property
+    def size(self) -> int:
+        """About how many bytes of memory it keeps from being freed while it is in flight."""
+        return (
+            _EACH + _PER_BLOCK * len(self.bodies) + sum(map(sys.getsizeof, self.bodies)) + 4 * sum(self.history_tokens)
+        )
 
     def leading(self, order: Iterable[int]) -> Path:
         """Return the ids of ``order`` before its first hint: behind one, the bytes depend on the hint."""

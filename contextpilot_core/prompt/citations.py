@@ -5,14 +5,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from contextpilot_core.checks import same
 from contextpilot_core.prompt.visible import Given, MessageRecord
 from contextpilot_core.types import ContextBlock, Source
 
 _T = TypeVar("_T")
 _MOST_ALIKE = 64
+_MOST_IN_RANGE = 100
 # A separator stands between any two numbers, so that there is one way to read them: an answer cannot make this slow.
-_MORE = r"\s?(?:,|;|&|and|, and)\s?(?:docs?\.?\s?)?\d{1,9}"
-_CITED = re.compile(rf"\[\s?docs?\.?\s?(\d{{1,9}}(?:{_MORE})*)\s?\]", re.IGNORECASE)
+_MORE = r"\s?(?:,|;|&|and|, and|[-\u2013\u2014]|to)\s?(?:docs?\.?\s?)?\d{1,9}"
+_TITLE = r"(?:\s?[:|,]\s?[^\W\d][^\[\]\u3010\u3011\n]{0,200})?"
+_CITED = re.compile(rf"[\[\u3010]\s?docs?\.?\s?(\d{{1,9}}(?:{_MORE})*){_TITLE}\s?[\]\u3011]", re.IGNORECASE)
+_NUMBER = re.compile(r"([-\u2013\u2014]|to)?\s?(?:docs?\.?\s?)?(\d{1,9})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +43,25 @@ def citations(answer: str, sources: Mapping[int, _T]) -> Citations[_T]:
     """Return what the ``[Doc n]`` of an answer stand for, by ``sources`` (`Plan.sources` and the like).
 
     Forms that models make of a label are read as well: ``[doc 2]``, ``[Doc 1, 3]``, ``[Doc 1, Doc 3]``,
-    ``[Docs 1 and 3]``. Nothing is guessed: a number that no source has is ``unknown``.
+    ``[Docs 1 and 3]``, ``[Doc 1-3]``, ``[Doc 2: tea.pdf]``. Nothing is guessed: a number that no source has is
+    ``unknown``.
     """
-    cited = dict.fromkeys(int(number) for found in _CITED.findall(answer) for number in re.findall(r"\d+", found))
+    cited = dict.fromkeys(label for found in _CITED.findall(answer) for label in _labels(found))
     return Citations(
         sources={label: sources[label] for label in cited if label in sources},
         unknown=tuple([label for label in cited if label not in sources]),
     )
+
+
+def _labels(numbers: str) -> Iterable[int]:
+    """Yield the labels of one citation; of a range, its ends and what lies between."""
+    last = 0
+    for to, number in _NUMBER.findall(numbers):
+        label = int(number)
+        if to and last < label <= last + _MOST_IN_RANGE:
+            yield from range(last + 1, label)
+        yield label
+        last = label
 
 
 def shown_documents(given: Given) -> tuple[Shown, ...]:
@@ -106,7 +122,7 @@ class _Different:
         """Add those that are not there yet."""
         for block in blocks:
             alike = self._alike.setdefault(_hash(block), [])
-            if id(block) in self._objects or any(_same(block, other) for other in alike[:_MOST_ALIKE]):
+            if id(block) in self._objects or any(same(block, other) for other in alike[:_MOST_ALIKE]):
                 continue
             alike.append(block)
             self.found.append(block)
@@ -118,10 +134,3 @@ def _hash(block: ContextBlock) -> int:
         return hash(block)
     except Exception:  # noqa: BLE001  # an id may be anything
         return hash((block.text, block.title))
-
-
-def _same(block: ContextBlock, other: ContextBlock) -> bool:
-    try:
-        return bool(block == other)
-    except Exception:  # noqa: BLE001  # what stands in metadata may refuse to be compared
-        return False

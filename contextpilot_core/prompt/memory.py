@@ -25,6 +25,8 @@ from contextpilot_core.prompt.visible import (
 )
 
 _MOST_OWNERS = 64
+_PER_OWNER = 250
+"""Bytes of memory for one request that holds one message, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Conversations:
 
     ``clock`` gives seconds; what was unseen for ``seconds`` is forgotten. Every entry is held by the latest requests
     that carried its message, and goes with the last of them. ``shared`` is asked for what is not known here.
+    ``room``: bytes that all may take, see `bound`; None is no limit.
     ``lock``: the engine's; `view` takes it by itself, around all else its owner does.
     """
 
@@ -66,7 +69,11 @@ class Conversations:
         clock: Callable[[], float],
         shared: SharedRecords | None = None,
         lock: AbstractContextManager[object] | None = None,
+        room: int | None = None,
     ) -> None:
+        self._room = room
+        self.size = 0  # bytes, about
+        self._sizes: dict[bytes, int] = {}
         self._lock = lock or nullcontext()
         self._limit = limit
         self._seconds = seconds
@@ -122,6 +129,7 @@ class Conversations:
         self._known[key] = record
         if given is not None:
             self._given[key] = given
+        self._weigh(key)
         self._hold(((key, record),), owner)
         if self._shared is not None:
             self._shared.rendered(key, record, owner)
@@ -141,15 +149,32 @@ class Conversations:
                 if isinstance(value, MessageRecord):
                     continue  # released since it was seen: it does not come back
                 self._known[key] = value
+                self._weigh(key)
             self._known.move_to_end(key)
             self._seen[key] = now
             owners = self._owners.setdefault(key, {})
-            owners[owner] = None
-            self._owned.setdefault(owner, {})[key] = None
+            if owner not in owners:
+                owners[owner] = None
+                self._owned.setdefault(owner, {})[key] = None
+                self.size += _PER_OWNER
             if len(owners) > _MOST_OWNERS:
                 self._disown(key, next(iter(owners)))
-        while len(self._known) > self._limit:
+        self._fit()
+
+    def bound(self, room: int) -> None:
+        """Take at most ``room`` bytes from now on: the least recently seen messages go until the others fit."""
+        self._room = room
+        self._fit()
+
+    def _fit(self) -> None:
+        while self._known and (len(self._known) > self._limit or (self._room is not None and self.size > self._room)):
             self._drop(next(iter(self._known)))
+
+    def _weigh(self, key: bytes) -> None:
+        given = self._given.get(key)
+        size = self._known[key].size + (0 if given is None else given.size)
+        self.size += size - self._sizes.get(key, 0)
+        self._sizes[key] = size
 
     def release(self, owner: str) -> bool:
         """Let ``owner`` hold nothing; tell whether it held anything. What nobody holds any more is forgotten."""
@@ -173,10 +198,12 @@ class Conversations:
         for owner in list(self._owners[key]):
             self._disown(key, owner)
         self._given.pop(key, None)
+        self.size -= self._sizes.pop(key)
         del self._known[key], self._seen[key], self._owners[key]
 
     def _disown(self, key: bytes, owner: str) -> None:
         del self._owners[key][owner]
+        self.size -= _PER_OWNER
         held = self._owned[owner]
         del held[key]
         if not held:
@@ -196,6 +223,8 @@ class Conversations:
             self._known[entry.key] = entry.record
             self._seen[entry.key] = entry.seen
             self._owners[entry.key] = dict.fromkeys(entry.owners)
+            self._weigh(entry.key)
+            self.size += _PER_OWNER * len(entry.owners)
             for owner in entry.owners:
                 self._owned.setdefault(owner, {})[entry.key] = None
 
@@ -209,5 +238,10 @@ class Conversations:
             )
         if not set(self._given) <= set(self._known):
             raise IntegrityError(f"documents are known of {len(self._given)} messages, not all of which are known")
+        pairs_size = _PER_OWNER * len(pairs)
+        if self._sizes.keys() != self._known.keys() or self.size != sum(self._sizes.values()) + pairs_size:
+            raise IntegrityError(f"{self.size} bytes are counted for {len(self._sizes)} of {len(self._known)} messages")
+        if self._room is not None and self.size > self._room:
+            raise IntegrityError(f"messages take {self.size} bytes, more than {self._room}")
         if len(self._known) > self._limit:
             raise IntegrityError(f"more than {self._limit} messages are remembered")

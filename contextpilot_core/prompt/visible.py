@@ -4,16 +4,16 @@ Records are made when a message is rendered; they are only ever used for a messa
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.prompt.layout import RenderedContext
 from contextpilot_core.prompt.spans import MessageProfile, Paragraphs, profile, sources_in
 from contextpilot_core.tokens import TokenCounter
-from contextpilot_core.types import ContextBlock, Segment, SpanSource
+from contextpilot_core.types import ContextBlock, Segment, SpanSource, cached_property, kept_bytes
 
 # A label alone on its line, whatever ends a line; of what may stand before it, nothing crosses one: so it is linear.
 _LINE_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
@@ -21,7 +21,13 @@ _BLANKS = rf"[^\S{_LINE_ENDS}]*"
 _LABEL_LINE = re.compile(
     rf"(?:^|(?<=[{_LINE_ENDS}])){_BLANKS}(?:[>*#|-]{_BLANKS})*\[Doc (\d{{1,9}})\]{_BLANKS}(?=[{_LINE_ENDS}]|\Z)"
 )
+_NO_LABELS: frozenset[int] = frozenset()
 _FENCED_BELOW = re.compile(r"\s*(?:[>*#|-]\s*)*(?:={3}|`{3}|~{3})")
+
+
+# Bytes of memory, measured: an object with what it is found by; the entries of one block; what a character takes in
+# `MessageRecord.sources`, a copy of the text included.
+_EACH, _PER_BLOCK, _PER_LABEL, _PER_CHARACTER = 1_500, 300, 100, 8
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,12 @@ class MessageRecord:
     path: tuple[tuple[bytes, int], ...]
     pieces: tuple[tuple[int, int, int], ...]
 
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes, with `sources`; the same in every process."""
+        shown = sum([length for _, _, length in self.pieces])
+        return _EACH + _PER_BLOCK * (len(self.pieces) + len(self.labels) + len(self.path)) + _PER_CHARACTER * shown
+
     def sources(self, text: str) -> Sequence[SpanSource]:
         """Return the literal runs with their anchors; ``text`` is the message's. Worked out once per record."""
         known: Sequence[SpanSource] | None = self.__dict__.get("_sources")  # no field: it follows from the others
@@ -63,6 +75,11 @@ class Given:
     digests: Sequence[bytes]
     blocks: Sequence[str | ContextBlock]
 
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it keeps from being freed: the texts, and what callers gave with them."""
+        return _EACH + _PER_BLOCK * len(self.blocks) + sum(map(_kept, self.blocks))
+
 
 @dataclass(frozen=True)
 class ForeignRecord:
@@ -75,6 +92,12 @@ class ForeignRecord:
     profile: MessageProfile | None
     labels: frozenset[int]
 
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes."""
+        marks = 0 if self.profile is None else len(self.profile.paragraphs)
+        return _EACH + 8 * marks + _PER_LABEL * len(self.labels)
+
 
 Known = MessageRecord | ForeignRecord
 
@@ -84,7 +107,8 @@ class Visible:
     """What the messages of one request show, in the order of the messages.
 
     ``given``: what every message in ``shown`` was rendered from, None where only other processes know. ``doubtful``:
-    labels that what is new in the request seems to show, too.
+    labels that what is new in the request seems to show, too. ``named``: the highest label that answers may name,
+    although the messages no longer show what it stood for (0: none).
     """
 
     shown: tuple[tuple[MessageRecord, str], ...] = ()
@@ -92,6 +116,7 @@ class Visible:
     known: tuple[tuple[bytes, Known], ...] = ()
     given: tuple[Given | None, ...] = ()
     doubtful: frozenset[int] = frozenset()
+    named: int = 0
 
     @cached_property
     def unclear(self) -> frozenset[int]:
@@ -113,8 +138,8 @@ class Visible:
 
     @property
     def next_label(self) -> int:
-        """One more than the highest label that we rendered and that is visible; 1 without any."""
-        return 1 + max((record.highest for record, _ in self.shown), default=0)
+        """One more than the highest label that we rendered and that is visible, or named; 1 without any."""
+        return 1 + max([self.named, *[record.highest for record, _ in self.shown]])
 
     @cached_property
     def readable(self) -> tuple[tuple[MessageProfile, str], ...]:
@@ -213,12 +238,23 @@ def message_record(
 
 def label_lines(texts: Iterable[str]) -> frozenset[int]:
     """Return the numbers of what looks like our label lines in documents and questions: no hint may name them."""
-    return frozenset([int(line[1]) for text in texts for line in _label_lines(text)])
+    found = [text for text in texts if "[" in text and "[Doc " in text]  # one character is found much faster
+    return frozenset([int(line[1]) for text in found for line in _LABEL_LINE.finditer(text)]) if found else _NO_LABELS
 
 
 def _label_lines(text: str) -> Iterable[re.Match[str]]:
     # One character is found far sooner than five, and most texts have none.
     return _LABEL_LINE.finditer(text) if "[" in text and "[Doc " in text else ()
+
+
+def _kept(block: str | ContextBlock) -> int:
+    if isinstance(block, str):
+        return sys.getsizeof(block)
+    size = sys.getsizeof(block.text) + sys.getsizeof(block.title)
+    for value in (block.id, block.metadata):
+        if value is not None:
+            size += sys.getsizeof(value) if isinstance(value, str) else kept_bytes(value)
+    return size
 
 
 def _texts(content: object) -> Iterator[str]:

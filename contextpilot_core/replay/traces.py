@@ -5,15 +5,16 @@ a corpus line ``{"id", "text"}``, or ``{"id", "text": null, "n_chars"}`` where t
 texts; whole numbers are read as their decimal text.
 """
 
-import gzip
-import json
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from contextpilot_core.errors import TraceError
+from contextpilot_core.files import read_json_lines
+
+_LONGEST = 1 << 40
+"""Characters of a document: no sum of them exceeds what a float holds exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,10 @@ def load_corpus(paths: Sequence[Path]) -> Mapping[str, Document]:
         for where, line in _lines(path):
             identity, text = _id(line.get("id")), line.get("text")
             size = len(text) if isinstance(text, str) else line.get("n_chars") if text is None else None
-            if identity is None or type(size) is not int or size < 0:  # a bool is no number of characters
+            if identity is None or type(size) is not int or not 0 <= size <= _LONGEST:  # a bool is no number
                 raise TraceError(
-                    f"{where}: a document needs an 'id' (a text or a whole number) and a 'text' (or 'n_chars'); "
-                    "mend the line"
+                    f"{where}: a document needs an 'id' (a text or a whole number) and a 'text' (or 'n_chars', a whole "
+                    "number); mend the line"
                 )
             documents[identity] = Document(max(1, size // 4), text)
     return documents
@@ -116,34 +117,9 @@ def _item(where: str, line: Mapping[str, Any], evidence: frozenset[str]) -> Trac
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a file, each with its place; a byte order mark before the first is no part of it."""
-    number = 0
-    try:
-        with _opened(path) as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    where = f"{path.name}, line {number}"
-                    yield where, _object(where, line)
-    except FileNotFoundError as error:
-        raise TraceError(f"{path}: cannot be read, there is no such file; check its path") from error
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise TraceError(
-            f"{path}, behind line {number}: cannot be read as JSON Lines ({error}); give a .jsonl or .jsonl.gz file"
-        ) from error
-
-
-def _opened(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return path.open(encoding="utf-8-sig")
-
-
-def _object(where: str, line: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", type(error).__name__)  # with no word of the line
-        raise TraceError(f"{where}: cannot be read as JSON ({reason}); mend the line") from error
-    if not isinstance(value, dict):
-        raise TraceError(f"{where}: expected a JSON object, got {type(value).__name__}; mend the line")
-    return value
+    """Yield the objects of a file, each with its place."""
+    fix = "give a .jsonl or .jsonl.gz file with one JSON object a line"
+    for where, value in read_json_lines(path, fix=fix, error=TraceError):
+        if not isinstance(value, dict):
+            raise TraceError(f"{where}: expected a JSON object, got {type(value).__name__}; mend the line")
+        yield where, value

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from contextpilot_integrations import __version__
+from contextpilot_core import __version__
 from contextpilot_integrations.cli.demo import demo
 from contextpilot_integrations.cli.doctor import doctor
 from contextpilot_integrations.cli.gate import gate

@@ -13,7 +13,7 @@ from contextpilot_integrations import extras
 from contextpilot_integrations.demo.endpoint import Endpoint, embedded, remote
 from contextpilot_integrations.demo.jobs import FULL, QUICK, gather, run_jobs
 from contextpilot_integrations.demo.live import summary
-from contextpilot_integrations.demo.page import write_report
+from contextpilot_integrations.demo.page import check_folder, write_report
 
 
 def demo(
@@ -33,6 +33,7 @@ def demo(
     scale = QUICK if quick else FULL
     material = gather(docs, questions)
     with _endpoint(base_url, model, api_key, scale.answer_tokens) as endpoint:
+        check_folder(out)
         text = f"Questions about {material.name}, answered by {endpoint.model} ({endpoint.where})."
         console.print(text, markup=False, highlight=False)
         run = run_jobs(material, scale, seed, endpoint, console)

@@ -33,7 +33,7 @@ def gate(
     resume: Annotated[Path, typer.Option(help="Scores are kept here; a second run goes on.")] = Path("gate.jsonl"),
     mode: Annotated[Mode, typer.Option(help="One request after the other, or all together.")] = "online",
     cache_tokens: Annotated[int, typer.Option(min=0, help="Tokens its cache holds; 0: unbounded.")] = 40_000,
-    note: Annotated[NoteStyle, typer.Option(help="The order note that it writes.")] = "compact",
+    note: Annotated[NoteStyle, typer.Option(help="The order note that it writes.")] = "none",
     metric: Annotated[
         Metric | None, typer.Option(help="Default: likelihood where the server can tell, else answers.")
     ] = None,

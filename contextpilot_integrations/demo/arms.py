@@ -53,9 +53,10 @@ def chat_steps(arm: str, questions: Sequence[Question], endpoint: Endpoint) -> S
     engine = ReuseEngine(PLAIN if arm == "plain_append_only" else None)
     chats = ContextPilotClient(endpoint.client, model=endpoint.model, engine=engine)
     for question in questions:
-        result = chats.chat(
-            question.blocks, question.text, session_id="demo", instructions=instructions, **endpoint.options
-        )
+        with endpoint.answering():
+            result = chats.chat(
+                question.blocks, question.text, session_id="demo", instructions=instructions, **endpoint.options
+            )
         reply = Reply(text=result.answer, usage=result.usage, ttft_ms=result.ttft_ms)
         yield _answer(question, result.plan.messages, reply)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from contextpilot_core import ConfigError, ContextBlock, MissingExtraError, estimate_tokens
+from contextpilot_core.files import read_text
 
 MAX_TOKENS = 120
 """Tokens of a passage by `estimate_tokens`, about what the demo's model counts; tables of symbols take up to 200."""
@@ -38,12 +39,16 @@ def python_reference(max_tokens: int = MAX_TOKENS) -> list[ContextBlock]:
 def read_folder(folder: Path, max_tokens: int = MAX_TOKENS) -> list[ContextBlock]:
     """Return the text and Markdown files below ``folder``, in order of their paths, as chunks.
 
-    Raises `ConfigError` when the folder does not exist or holds no such file with text in it.
+    Raises `ConfigError` when the folder does not exist, a file of it cannot be read, or none holds a text.
     """
     if not folder.is_dir():
         raise ConfigError(f"--docs {folder}: there is no such folder; give a folder that holds .md or .txt files")
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    texts = [(path.relative_to(folder).as_posix(), path.read_text("utf-8-sig", "replace")) for path in paths]
+    fix = "let it be read, or take it out of --docs"
+    texts = [
+        (path.relative_to(folder).as_posix(), read_text(path, fix=fix, error=ConfigError, errors="replace"))
+        for path in paths
+    ]
     chunks = chunk_texts(texts, max_tokens)
     if not chunks:
         raise ConfigError(f"--docs {folder}: no text in files named {', '.join('*' + s for s in SUFFIXES)}; add some")

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from contextpilot_core import Message
+from contextpilot_core import ContextPilotError, Message
 from contextpilot_integrations.serving.chat import Usage, read_usage
 from contextpilot_integrations.serving.client import may_refuse
-from contextpilot_integrations.serving.endpoint import GREETING, reached
+from contextpilot_integrations.serving.endpoint import GREETING, no_endpoint, reached, shown_url, unreadable
 from contextpilot_integrations.serving.local import LocalEngine
 
 
@@ -38,7 +38,21 @@ class Endpoint:
     ask_usage: bool = True
 
     def ask(self, messages: Sequence[Message]) -> Reply:
-        """Send one prompt and read the answer from its stream."""
+        """Send one prompt and read the answer from its stream. Raises `ConfigError` when none comes."""
+        with self.answering():
+            return self._ask(messages)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Say in one line what is wrong when the server refuses, breaks off or answers in another shape."""
+        try:
+            yield
+        except ContextPilotError:
+            raise
+        except unreadable() as error:
+            raise no_endpoint(self.client, self.model, error) from None
+
+    def _ask(self, messages: Sequence[Message]) -> Reply:
         arguments = {"model": self.model, "messages": list(messages), "stream": True, **self.options}
         if self.ask_usage:
             arguments["stream_options"] = {"include_usage": True}
@@ -79,7 +93,7 @@ def remote(
     """Use a server that runs already; without ``model`` the first that it serves. Raises `ConfigError`."""
 
     def greeted(client: Any, name: str) -> Endpoint:
-        return _greeted(Endpoint(client=client, model=name, where=base_url, options=_options(answer_tokens)))
+        return _greeted(Endpoint(client=client, model=name, where=shown_url(base_url), options=_options(answer_tokens)))
 
     return reached(base_url, model, api_key, greeted, max_retries=0)
 
@@ -87,12 +101,12 @@ def remote(
 def _greeted(endpoint: Endpoint) -> Endpoint:
     """Ask something small, so that the first measured request meets a warm server; learn whether usage is refused."""
     try:
-        reply = endpoint.ask(GREETING)
+        reply = endpoint._ask(GREETING)
     except Exception as error:
         if not may_refuse(error):
             raise
         endpoint = replace(endpoint, ask_usage=False)
-        reply = endpoint.ask(GREETING)
+        reply = endpoint._ask(GREETING)
     if not reply.text and reply.usage == Usage():
         raise LookupError("neither a text nor a usage came")
     return endpoint

@@ -1,15 +1,15 @@
 """The demo's questions: read from a file or made from the documents, then selected and shuffled by a seed."""
 
-import json
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from contextpilot_core import ConfigError, ContextBlock
+from contextpilot_core.files import is_unicode, parse, read_text
 from contextpilot_integrations.demo.documents import terms
 
 
@@ -47,12 +47,7 @@ def read_questions(path: Path) -> QuestionBank:
 
     Raises `ConfigError` for a file that is absent, no UTF-8, holds no question or has another shape.
     """
-    try:
-        text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"--questions {path}: cannot be read ({type(error).__name__}); give a .json or .txt file in UTF-8"
-        ) from error
+    text = read_text(path, fix="give a .json or .txt file in UTF-8 as --questions", error=ConfigError)
     if path.suffix.lower() == ".json":
         return _parse(text, str(path))
     lines = tuple(line.strip() for line in text.splitlines() if line.strip())
@@ -80,24 +75,33 @@ def select(bank: QuestionBank, *, seed: int, topics: int, users: int, turns: int
 
 def _parse(text: str, name: str) -> QuestionBank:
     shape = 'shape: {"batch": [{"topic": "...", "questions": ["..."]}], "chat": [{"topic": "...", "turns": ["..."]}]}'
+    data = parse(text, name, fix=shape, error=ConfigError)
     try:
-        data = json.loads(text)
         bank = QuestionBank(batch=_topics(data["batch"], "questions"), chat=_topics(data["chat"], "turns"))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(f"{name}: not a file of questions ({type(error).__name__}: {error}); {shape}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{name}: not a file of questions ({type(error).__name__}: {error}); {shape}") from None
     if not bank.batch or not bank.chat:
         raise ConfigError(f"{name}: needs at least one topic under 'batch' and one under 'chat'; {shape}")
     return bank
 
 
-def _topics(entries: Sequence[dict[str, Any]], key: str) -> tuple[Topic, ...]:
-    topics = tuple(Topic(name=str(entry["topic"]), questions=tuple(entry[key])) for entry in entries)
-    for topic in topics:
-        if not topic.questions or not all(
-            isinstance(question, str) and question.strip() for question in topic.questions
-        ):
-            raise ValueError(f"topic {topic.name!r} must hold one question or more, each a text")
-    return topics
+def _topics(entries: object, key: str) -> tuple[Topic, ...]:
+    if not isinstance(entries, list):
+        raise TypeError(f"expected a list of topics, got {type(entries).__name__}")
+    return tuple(_topic(number, entry, key) for number, entry in enumerate(entries, start=1))
+
+
+def _topic(number: int, entry: Mapping[str, Any], key: str) -> Topic:
+    if not isinstance(entry, Mapping):
+        raise TypeError(f"topic {number} is a {type(entry).__name__}, it must be an object")
+    name, questions = entry["topic"], entry[key]
+    if not isinstance(name, str) or not isinstance(questions, list) or not questions or not all(map(_asks, questions)):
+        raise ValueError(f"topic {number} must have a name and a list of one question or more, each a text")
+    return Topic(name=name, questions=tuple(questions))
+
+
+def _asks(question: object) -> bool:
+    return isinstance(question, str) and bool(question.strip()) and is_unicode(question)
 
 
 TOPICS = 8

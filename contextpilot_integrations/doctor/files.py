@@ -1,6 +1,5 @@
 """Prompts in files: message lists, request bodies and texts."""
 
-import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -8,6 +7,9 @@ from typing import Any
 
 from contextpilot_core import RequestError
 from contextpilot_core.diagnose import PromptLike
+from contextpilot_core.files import parse, read_json_lines, read_text
+
+_FIX = "rename plain text to .txt"
 
 
 def read_prompts(path: str | PathLike[str]) -> list[PromptLike]:
@@ -17,29 +19,42 @@ def read_prompts(path: str | PathLike[str]) -> list[PromptLike]:
     of these; ``.jsonl`` one of these per line; any other file is one prompt as text.
 
     Raises:
-        RequestError: the file cannot be read, or is no JSON although its name says so.
+        RequestError: the file cannot be read, is no JSON although its name says so, or a value has another shape.
     """
-    file = Path(path)
-    try:
-        text = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"{file} cannot be read ({type(error).__name__}); give a file of UTF-8 text") from error
-    suffix = file.suffix.lower()
+    suffix = Path(path).suffix.lower()
     if suffix == ".jsonl":
-        lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-        return [prompt for number, line in lines for prompt in _prompts(line, f"{file}, line {number}")]
-    return _prompts(text, str(file)) if suffix == ".json" else [text]
+        lines = read_json_lines(path, fix=_FIX, error=RequestError)
+        return [prompt for where, value in lines for prompt in _prompts(value, where)]
+    text = read_text(path, fix="give a file of UTF-8 text", error=RequestError)
+    return _prompts(parse(text, str(path), fix=_FIX, error=RequestError), str(path)) if suffix == ".json" else [text]
 
 
-def _prompts(text: str, where: str) -> list[PromptLike]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RequestError(f"{where} is no JSON ({error.__class__.__name__}); rename plain text to .txt") from error
-    if isinstance(value, list) and not (value and all(_is_message(entry) for entry in value)):
-        return value
-    return [value]
+def _prompts(value: Any, where: str) -> list[PromptLike]:
+    several = isinstance(value, list) and not (value and all(_is_message(entry) for entry in value))
+    prompts: list[PromptLike] = value if several else [value]
+    for number, prompt in enumerate(prompts, start=1):
+        _check_body(prompt, f"{where}, prompt {number}" if several else where)
+    return prompts
 
 
 def _is_message(value: Any) -> bool:
     return isinstance(value, Mapping) and "role" in value
+
+
+def _check_body(prompt: Any, where: str) -> None:
+    """Raise `RequestError` unless tools, contents and calls have the shapes that requests have."""
+    body = prompt if isinstance(prompt, Mapping) else {"messages": prompt}
+    _check(body, "tools", list, "a list of definitions", where)
+    messages = body.get("messages", body.get("prompt"))
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, Mapping):
+            _check(message, "content", (str, list), "a text or a list of parts", where)
+            _check(message, "tool_calls", list, "a list of calls", where)
+
+
+def _check(holder: Mapping[str, Any], name: str, kinds: Any, rule: str, where: str) -> None:
+    value = holder.get(name)
+    if value is not None and not isinstance(value, kinds):
+        raise RequestError(
+            f"{where}: {name!r} is a {type(value).__name__}, it must be {rule}; mend it, or leave it out"
+        )

@@ -5,10 +5,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from contextpilot_core import RequestError
+from contextpilot_core.files import is_unicode, read_json_lines
 
 _SHAPE = (
     'a line holds {"query": "...", "documents": ["best first", ...], "answers": ["gold", ...]}, and for the last turn '
@@ -52,26 +52,19 @@ def read_cases(path: str | PathLike[str]) -> list[Case]:
     Raises:
         RequestError: the file cannot be read, holds no question, the same one twice, or a line of another shape.
     """
-    file = Path(path)
-    try:
-        lines = file.read_text("utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"{file} cannot be read ({type(error).__name__}); give a .jsonl file; {_SHAPE}") from error
     cases: dict[str, Case] = {}
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            case = _case(line, f"{file}, line {number}")
-            if case.key in cases:
-                raise RequestError(f"{file}, line {number}: this question stands in the file before; keep it once")
-            cases[case.key] = case
+    for where, value in read_json_lines(path, fix=f"give a .jsonl file; {_SHAPE}", error=RequestError):
+        case = _case(value, where)
+        if case.key in cases:
+            raise RequestError(f"{where}: this question stands in the file before; keep it once")
+        cases[case.key] = case
     if not cases:
-        raise RequestError(f"{file} holds no question; {_SHAPE}")
+        raise RequestError(f"{path} holds no question; {_SHAPE}")
     return list(cases.values())
 
 
-def _case(line: str, where: str) -> Case:
+def _case(value: Any, where: str) -> Case:
     try:
-        value = json.loads(line)
         return Case(
             query=_text(value["query"]),
             documents=_texts(value["documents"]),
@@ -79,9 +72,9 @@ def _case(line: str, where: str) -> Case:
             earlier=tuple(_turn(turn) for turn in value.get("earlier", ())),
             cluster=_text(value["cluster"]) if "cluster" in value else "",
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        # No text of the line: json's and our own messages name kinds and keys only.
-        raise RequestError(f"{where}: no question ({type(error).__name__}: {error}); {_SHAPE}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        # No text of the line: these messages name kinds and keys only.
+        raise RequestError(f"{where}: no question ({type(error).__name__}: {error}); {_SHAPE}") from None
 
 
 def _turn(value: Mapping[str, Any]) -> EarlierTurn:
@@ -98,4 +91,6 @@ def _texts(value: object) -> tuple[str, ...]:
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise TypeError(f"expected a text, got {type(value).__name__}")
+    if not is_unicode(value):
+        raise TypeError("a text holds half a character, which no server can be sent")
     return value

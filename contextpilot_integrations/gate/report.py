@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contextpilot_core.config import NoteStyle
-from contextpilot_integrations.gate.arms import DEDUP_ARMS, HINTED, ORDER_ARMS, REORDERED
+from contextpilot_integrations.gate.arms import DEDUP_ARMS, HINTED, ORDER_ARMS
 from contextpilot_integrations.gate.cases import Case
 from contextpilot_integrations.gate.records import Record
 from contextpilot_integrations.gate.trials import DEDUP, ORDER
 from contextpilot_integrations.gate.verdict import (
     DEDUP_SAFE,
+    DO_NOT,
     KEEP,
     LEAST_CLUSTERS,
     LEAST_QUESTIONS,
+    NOT_SHOWN,
     NOTED,
     SAFE,
     SAFE_BARE,
@@ -85,8 +87,10 @@ def report(
             verdict, reason = order_verdict(first, note), _reason(first, NOTED[note], margin)
         else:
             verdict, reason = dedup_verdict(first), _reason(first, HINTED, margin)
-        if first is not None and verdict == SAFE_BARE:
-            reason += f'. {_loss(first, REORDERED)}: EngineConfig(note="none") would pass'
+        if group == ORDER and first is not None and verdict in (SAFE_BARE, DO_NOT, NOT_SHOWN):
+            passing = [style for style, arm in NOTED.items() if first.finding(arm) == "kept"]
+            if passing:
+                reason += f'. {_loss(first, NOTED[passing[0]])}: EngineConfig(note="{passing[0]}") would pass'
         return Part(
             verdict=verdict,
             reason=reason,

@@ -14,9 +14,17 @@ from typing import Any, Literal, TypeAlias
 from contextpilot_core import ConfigError
 from contextpilot_integrations import extras
 from contextpilot_integrations.gate.arms import Messages
-from contextpilot_integrations.gate.records import Scores
+from contextpilot_integrations.gate.records import Scores, finite
 from contextpilot_integrations.gate.scoring import exact_match, token_f1
-from contextpilot_integrations.serving.endpoint import GREETING, OTHER_SHAPE, kind_of, reached
+from contextpilot_integrations.serving.endpoint import (
+    GREETING,
+    OTHER_SHAPE,
+    kind_of,
+    no_endpoint,
+    reached,
+    unknown_model,
+    unreadable,
+)
 
 Metric = Literal["likelihood", "answers"]
 LIKELIHOOD, F1, EXACT = "log_likelihood", "f1", "exact"
@@ -49,6 +57,7 @@ class ServerScorer:
 
     metrics: tuple[str, ...]
     settings: Mapping[str, object]
+    _server: Server
     _ask: _ArmScorer
 
     def score(self, prompts: Mapping[str, Messages], answers: Sequence[str]) -> dict[str, Scores]:
@@ -56,11 +65,13 @@ class ServerScorer:
         openai = extras.load("openai", extra="client")
         try:
             return {arm: self._ask(messages, answers) for arm, messages in prompts.items()}
-        except (openai.OpenAIError, *OTHER_SHAPE) as error:
-            raise ConfigError(
+        except unreadable() as error:
+            if getattr(error, "status_code", None) in (401, 403) or isinstance(error, openai.APIConnectionError):
+                raise no_endpoint(self._server.client, self._server.model, error) from None
+            raise unknown_model(self._server.client, self._server.model, error) or ConfigError(
                 f"the server did not answer as it should ({kind_of(error)}); when a prompt is too long for its "
                 "context, leave that question out; then start again: what was scored is kept"
-            ) from error
+            ) from None
 
 
 def connect(base_url: str, model: str | None, api_key: str | None) -> AbstractContextManager[Server]:
@@ -71,28 +82,31 @@ def connect(base_url: str, model: str | None, api_key: str | None) -> AbstractCo
 def choose_scorer(server: Server, metric: Metric | None, *, answer_tokens: int) -> ServerScorer:
     """Return what scores best: likelihoods where the server can, else the answers; ``metric`` decides instead.
 
-    Raises `ConfigError` when likelihoods are wanted of a server that has none.
+    Raises `ConfigError` when likelihoods are wanted of a server that has none, or of a model that it does not serve.
     """
     if metric != "answers":
+        refused: Exception | None = None
         for ask in (_PromptLikelihood(server), _ForcedLikelihood(server)):
-            if _works(ask):
-                return ServerScorer((LIKELIHOOD,), {"model": server.model, "metric": LIKELIHOOD}, ask)
+            refused = _refusal(ask)
+            if refused is None:
+                return ServerScorer((LIKELIHOOD,), {"model": server.model, "metric": LIKELIHOOD}, server, ask)
     if metric == "likelihood":
-        raise ConfigError(
+        raise unknown_model(server.client, server.model, refused or LookupError()) or ConfigError(
             "this server offers neither vLLM's /tokenize and prompt_logprobs nor llama.cpp's /apply-template and "
             "/completion; leave --metric out, or use --metric answers"
         )
     settings = {"model": server.model, "metric": F1, "answer_tokens": answer_tokens}
-    return ServerScorer((F1, EXACT), settings, _GeneratedAnswer(server, answer_tokens))
+    return ServerScorer((F1, EXACT), settings, server, _GeneratedAnswer(server, answer_tokens))
 
 
-def _works(ask: _ArmScorer) -> bool:
+def _refusal(ask: _ArmScorer) -> Exception | None:
+    """Return how a server refuses a way to ask: another kind has not the path, or answers in another shape."""
     openai = extras.load("openai", extra="client")
     try:
         ask(GREETING, ("Hello.",))
-    except (openai.APIStatusError, openai.APIResponseValidationError, *OTHER_SHAPE):
-        return False  # another kind of server: it refuses the path, or answers in another shape
-    return True
+    except (openai.APIStatusError, openai.APIResponseValidationError, *OTHER_SHAPE) as error:
+        return error
+    return None
 
 
 @dataclass(frozen=True)
@@ -105,11 +119,11 @@ class _PromptLikelihood:
         model = self.server.model
         prompt = self.server.post(
             "/tokenize", {"model": model, "messages": list(messages), "add_generation_prompt": True}
-        )["tokens"]
+        )
         gold = self.server.post("/tokenize", {"model": model, "prompt": answers[0], "add_special_tokens": False})
-        tokens = gold["tokens"]
+        tokens = _tokens(gold)
         reply = self.server.client.completions.create(
-            model=model, prompt=prompt + tokens, max_tokens=1, temperature=0, extra_body={"prompt_logprobs": 0}
+            model=model, prompt=_tokens(prompt) + tokens, max_tokens=1, temperature=0, extra_body={"prompt_logprobs": 0}
         )
         scored = (reply.choices[0].model_extra or {})["prompt_logprobs"][-len(tokens) :]
         return _mean([entry[str(token)]["logprob"] for token, entry in zip(tokens, scored, strict=True)])
@@ -132,15 +146,14 @@ class _ForcedLikelihood:
 
     def _tokens(self, text: str, *, special: bool) -> list[int]:
         body = {"content": text, "add_special": special, "parse_special": special}
-        tokens: list[int] = self.server.post("/tokenize", body)["tokens"]
-        return tokens
+        return _tokens(self.server.post("/tokenize", body))
 
     def _logprob(self, prompt: Sequence[int], token: int) -> float:
         body = {"prompt": list(prompt), "n_predict": 1, "n_probs": 1, "temperature": 0, "logit_bias": [[token, _FORCE]]}
         (generated,) = self.server.post("/completion", body)["completion_probabilities"]
         if generated["id"] != token:
             raise ValueError(f"token {generated['id']} was generated instead of {token}")
-        return float(generated["logprob"])
+        return finite(generated["logprob"])
 
 
 @dataclass(frozen=True)
@@ -158,5 +171,13 @@ class _GeneratedAnswer:
         return {F1: token_f1(answer, answers), EXACT: exact_match(answer, answers)}
 
 
-def _mean(logprobs: Sequence[float]) -> Scores:
-    return {LIKELIHOOD: sum(logprobs) / len(logprobs)}
+def _tokens(answer: Any) -> list[int]:
+    """Return the tokens that a server made of a text. Raises one of `OTHER_SHAPE`."""
+    tokens = answer["tokens"]
+    if not isinstance(tokens, list) or not tokens or not all(type(token) is int for token in tokens):
+        raise TypeError("tokens are a list of whole numbers, one at least")
+    return tokens
+
+
+def _mean(logprobs: Sequence[object]) -> Scores:
+    return {LIKELIHOOD: sum(map(finite, logprobs)) / len(logprobs)}

@@ -4,10 +4,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, Protocol
 
 from contextpilot_core import ContextRequest, EngineConfig, ReuseEngine
+from contextpilot_core.types import cached_property
 from contextpilot_integrations.gate.arms import Messages, dedup_prompts, order_prompts
 from contextpilot_integrations.gate.cases import Case
 from contextpilot_integrations.gate.records import Record, ScoreFile, Scores
@@ -37,9 +37,10 @@ class Scorer(Protocol):
 
 
 def evaluate(trials: Sequence[Trial], scorer: Scorer, scores: ScoreFile) -> Iterator[Record]:
-    """Yield the record of every trial, in order; those that the file holds are not asked again."""
+    """Yield the record of every trial, in order; those that the file holds, arm for arm, are not asked again."""
     for trial in trials:
-        if trial.key not in scores.records:
+        known = scores.records.get(trial.key)
+        if known is None or known.group != trial.group or known.scores.keys() != trial.prompts.keys():
             found = scorer.score(trial.prompts, trial.answers)
             scores.add(Record(key=trial.key, group=trial.group, scores=found))
         yield scores.records[trial.key]

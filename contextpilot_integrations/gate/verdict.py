@@ -48,7 +48,7 @@ SAFE, KEEP, DO_NOT, NOT_SHOWN = "safe to reorder", "keep annotation", "do not re
 SAFE_BARE = "safe without annotation"
 DEDUP_SAFE, DEDUP_DO_NOT = "safe to de-duplicate", "do not de-duplicate"
 
-NOTED = {"compact": COMPACT, "full": FULL, "none": REORDERED}
+NOTED: Mapping[NoteStyle, str] = {"none": REORDERED, "compact": COMPACT, "full": FULL}
 """Note style of a deployment -> the arm that stands for it."""
 
 

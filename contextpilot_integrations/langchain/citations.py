@@ -7,7 +7,8 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from contextpilot_core import Plan, RequestError, RequestTypeError
-from contextpilot_integrations.langchain.agent.cited import PLACES, documents_at
+from contextpilot_integrations.langchain.agent.cited import documents_at
+from contextpilot_integrations.langchain.agent.rendering import PLACES
 from contextpilot_integrations.langchain.chat.answers import LABELLED, carried_by
 from contextpilot_integrations.langchain.chat.history import entry_of
 from contextpilot_integrations.langchain.documents import document_of, one_source

@@ -1,6 +1,7 @@
 """The same order for places where no retriever fits: a document compressor, and a step of a chain."""
 
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
 from langchain_core.callbacks import Callbacks
@@ -10,9 +11,11 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, e
 from pydantic import ConfigDict, Field
 
 from contextpilot_core import ReuseEngine, WindowScheduler
+from contextpilot_core.checks import MOST, kind_of, whole_number
 from contextpilot_integrations.langchain.documents import arranged, arranged_in_turn
 from contextpilot_integrations.langchain.sessions import session_of
 from contextpilot_integrations.reorder import OrderMemory
+from contextpilot_integrations.serving.chat import check_parts
 
 
 class ContextPilotCompressor(BaseDocumentCompressor):
@@ -24,7 +27,7 @@ class ContextPilotCompressor(BaseDocumentCompressor):
     """
 
     engine: ReuseEngine = Field(default_factory=ReuseEngine)
-    k: int | None = Field(default=None, ge=1)
+    k: int | None = Field(default=None, ge=1, le=MOST, strict=True)
     session_id: str | None = None
     namespace: str = "default"
     scheduler: WindowScheduler | None = None
@@ -68,7 +71,15 @@ def reorder_documents(
         (lambda x: x["input"]) | retriever | reorder_documents(engine)
 
     It sees the config, and so the session, of every item of a batch. Options as the fields of `ContextPilotRetriever`.
+
+    Raises:
+        ConfigError: one breaks its rule.
     """
+    check_parts(session_id=session_id, namespace=namespace)
+    kind_of("engine", engine, ReuseEngine, "a ReuseEngine")
+    kind_of("scheduler", scheduler, (WindowScheduler, NoneType), "a WindowScheduler of the same engine, or None")
+    if k is not None:
+        whole_number("k", k, "give how many documents to keep, or None for all")
     orders = OrderMemory()
 
     def options(config: RunnableConfig) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.prompts import BasePromptTemplate, format_document
 
 from contextpilot_core import ConfigError, ContextBlock, ReuseEngine, Source, WindowScheduler
+from contextpilot_core.checks import same
 from contextpilot_integrations.reorder import (
     PLACE,
     RANK,
@@ -119,7 +120,7 @@ def one_source(documents: Sequence[Document]) -> Document:
     first = documents[0]
     sources: list[Mapping[str, Any]] = []
     for source in [source for document in documents for source in _sources(document)]:
-        if source not in sources:
+        if not any(same(source, other) for other in sources):
             sources.append(source)
     noted = {SOURCES: sources} if len(sources) > 1 else {}
     return first.model_copy(update={"metadata": {**without_own(first.metadata), **noted}})

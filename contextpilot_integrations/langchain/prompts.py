@@ -8,6 +8,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate
 
 from contextpilot_core import EngineConfig, Plan, estimate_tokens
+from contextpilot_core.checks import kind_of
 from contextpilot_core.config import NoteStyle
 from contextpilot_core.prompt import context_message_text, order_note, render_bodies
 from contextpilot_integrations.langchain.documents import relevance, shown_text
@@ -18,7 +19,7 @@ _EVERY_DOCUMENT = EngineConfig(dedup=False)
 def format_context(
     context: Plan | Sequence[Document],
     *,
-    note: NoteStyle = "compact",
+    note: NoteStyle = "none",
     document_prompt: BasePromptTemplate[str] | None = None,
 ) -> str:
     """Return a context as text: labelled blocks, each in a fence that its text cannot close, and the note last.
@@ -91,6 +92,10 @@ def create_contextpilot_prompt(instructions: str = "") -> ChatPromptTemplate:
     The context (with its note, see `format_context`) stands at the start of the first user message, the question in the
     last; never in the system message, which holds ``instructions`` literally. The history is that of questions and
     answers alone. It fits ``create_stuff_documents_chain`` and chains of your own.
+
+    Raises:
+        ConfigError: ``instructions`` is no str.
     """
+    kind_of("instructions", instructions, str, "a str: the system message, '' for none")
     head = [SystemMessage(instructions)] if instructions else []
     return _ContextFirst.from_messages([*head, ("placeholder", "{chat_history}"), ("human", "{context}\n\n{input}")])

@@ -13,6 +13,7 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 from pydantic import ConfigDict, Field
 
 from contextpilot_core import ReuseEngine, WindowScheduler
+from contextpilot_core.checks import MOST
 from contextpilot_integrations.langchain.documents import arranged, arranged_in_turn
 from contextpilot_integrations.langchain.sessions import session_of
 from contextpilot_integrations.reorder import OrderMemory
@@ -33,7 +34,7 @@ class ContextPilotRetriever(BaseRetriever):
     """Where the documents come from, best first; it sees the config and the other arguments of a call."""
     engine: ReuseEngine = Field(default_factory=ReuseEngine)
     """Plans the order; all pipelines in front of one model server should share it."""
-    k: int | None = Field(default=None, ge=1)
+    k: int | None = Field(default=None, ge=1, le=MOST, strict=True)
     """How many different documents to keep, the best ones; also an argument of a call."""
     session_id: str | None = None
     """The session of calls that name none."""

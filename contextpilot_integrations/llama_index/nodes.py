@@ -44,6 +44,12 @@ def context_blocks(nodes: Sequence[NodeWithScore]) -> tuple[NodeBlock, ...]:
     )
 
 
+def in_prompt_order(nodes: Sequence[NodeWithScore], blocks: Sequence[ContextBlock]) -> list[NodeWithScore]:
+    """Return the nodes in the order of the prompt's ``blocks``, then those that the prompt does not hold themselves."""
+    placed = [block.node for block in blocks if isinstance(block, NodeBlock) and block.node is not None]
+    return [*placed, *[item for item in nodes if not any(item is other for other in placed)]]
+
+
 def nodes_of(source: Source) -> tuple[NodeWithScore, ...]:
     """Return all nodes that had the text of a source, each once, the one that was sent first.
 

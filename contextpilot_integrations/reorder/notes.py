@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from contextpilot_core.checks import whole_number
 from contextpilot_core.prompt import COMPACT_LABELS, body_digest
 from contextpilot_core.types import OnePerProcess
 from contextpilot_integrations.recent import Recent
@@ -33,7 +34,8 @@ class OrderNotes(OnePerProcess):
     """
 
     def __init__(self, max_notes: int = 1_000) -> None:
-        """Keep ``max_notes``, the least recently made forgotten first. No text is kept."""
+        """Keep ``max_notes``, the least recently made forgotten first. No text is kept. Raises `ConfigError`."""
+        whole_number("max_notes", max_notes, "1_000 is usual")
         self._notes: Recent[tuple[bytes, bytes], str] = Recent(max_notes)
 
     def keep(self, query: str, texts: Sequence[str], ranks: Sequence[int]) -> None:

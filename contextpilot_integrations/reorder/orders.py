@@ -1,17 +1,19 @@
 """The last order of each session."""
 
+from operator import itemgetter
+
 from contextpilot_core.checks import whole_number
 from contextpilot_core.types import OnePerProcess
 from contextpilot_integrations.recent import Recent
 
 
 class OrderMemory(OnePerProcess):
-    """The last order of each session, the least recently used forgotten first; thread-safe."""
+    """The last order of each session, the least recently used of its namespace forgotten first; thread-safe."""
 
     def __init__(self, max_sessions: int = 1_000) -> None:
-        """Keep the orders of at most ``max_sessions`` sessions. Raises `ConfigError`."""
+        """Keep the orders of at most ``max_sessions`` sessions per namespace. Raises `ConfigError`."""
         limit = whole_number("max_sessions", max_sessions, "1_000 is usual")
-        self._orders: Recent[tuple[str, str], tuple[bytes, ...]] = Recent(limit)
+        self._orders: Recent[tuple[str, str], tuple[bytes, ...]] = Recent(limit, group=itemgetter(0))
 
     def last(self, namespace: str, session_id: str) -> tuple[bytes, ...]:
         """Return the digests of the session's last documents in their order; none for an unknown session."""

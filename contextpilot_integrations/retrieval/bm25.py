@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from contextpilot_core.checks import able, number
 from contextpilot_integrations.extras import load
 from contextpilot_integrations.retrieval.documents import Hit, as_entries, check_search
 from contextpilot_integrations.retrieval.folder import load_entries, save_entries
@@ -36,7 +37,11 @@ class Bm25Index(Index):
         Raises:
             MissingExtraError: ``rank-bm25`` is not installed.
             RequestTypeError: a document of another type.
+            ConfigError: another value breaks its rule.
         """
+        able("tokenize", tokenize, ["__call__"], "a function from a text to its terms")
+        number("k1", k1, "1.5 is usual", least=0, most=100)
+        number("b", b, "0.75 is usual", least=0, most=1)
         self._entries = as_entries(documents)
         self._tokenize = tokenize
         self._options = {"k1": k1, "b": b}

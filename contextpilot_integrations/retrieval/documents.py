@@ -41,6 +41,8 @@ def as_entries(documents: Iterable[Any]) -> tuple[Entry, ...]:
     """
     if isinstance(documents, (str, bytes)):
         raise RequestTypeError("documents is one text; give a list of documents")
+    if not isinstance(documents, Iterable):
+        raise RequestTypeError(f"documents is a {type(documents).__name__}; give a list of documents")
     return tuple(_entry(document, position) for position, document in enumerate(documents))
 
 

@@ -1,5 +1,6 @@
 """Embeddings as they come: a callable, LangChain's or LlamaIndex's interface; checked vectors inside."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,14 @@ class RowEmbeddings(ABC):
     def embed_query(self, text: str) -> list[float]:
         """Return the row of one text, as LangChain's ``Embeddings`` do."""
         return self.embed_documents([text])[0]
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """As `embed_documents`, in another thread."""
+        return await asyncio.to_thread(self.embed_documents, texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """As `embed_query`, in another thread."""
+        return await asyncio.to_thread(self.embed_query, text)
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ def _checked(rows: Any, count: int) -> Vectors:
         raise RequestError(
             f"the embeddings of {count} texts are no rows of equally many numbers ({type(error).__name__}); "
             "return a list of lists or an array"
-        ) from error
+        ) from None  # its words may hold what was embedded
     if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
         raise RequestError(
             f"the embeddings of {count} texts have the shape {vectors.shape}; it must be ({count}, dimensions)"

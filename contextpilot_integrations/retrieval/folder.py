@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from contextpilot_core import ContextBlock, RequestError, RequestTypeError
+from contextpilot_core.files import private_folder, read_text, write_private
 from contextpilot_integrations.retrieval.documents import Entry
 
 FILE = "documents.json"
@@ -15,7 +16,9 @@ VERSION = 1
 def save_entries(
     folder: Path, entries: Sequence[Entry], *, kind: str, options: Mapping[str, Any], files: Mapping[str, bytes]
 ) -> None:
-    """Write ``files``, then ``documents.json`` in one step, into ``folder``, which is made if need be.
+    """Write ``files``, then ``documents.json``, each in one step and for its owner alone, into ``folder``.
+
+    ``folder`` is made if need be.
 
     Raises:
         RequestTypeError: a document's id or metadata hold what JSON cannot.
@@ -23,12 +26,10 @@ def save_entries(
     documents = [_dumped(entry, position) for position, entry in enumerate(entries)]
     content = {"version": VERSION, "kind": kind, "options": dict(options)}
     text = json.dumps(content)[:-1] + ', "documents": [\n' + ",\n".join(documents) + "\n]}\n"
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     for name, data in files.items():
-        (folder / name).write_bytes(data)
-    temporary = folder / (FILE + ".new")
-    temporary.write_text(text, "utf-8")
-    temporary.replace(folder / FILE)
+        write_private(folder / name, data)
+    write_private(folder / FILE, text.encode())
 
 
 def load_entries(folder: Path, *, kind: str) -> tuple[tuple[Entry, ...], dict[str, Any]]:
@@ -40,13 +41,15 @@ def load_entries(folder: Path, *, kind: str) -> tuple[tuple[Entry, ...], dict[st
     path = folder / FILE
     if not path.is_file():
         raise RequestError(f"{folder} holds no {FILE}; save an index there first")
+    fix = "save the index again"
+    text = read_text(path, fix=fix, error=RequestError)
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = json.loads(text)
         found = content["kind"], content["version"]
         entries = tuple(_loaded(document) for document in content["documents"])
         options = dict(content["options"])
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise RequestError(f"{path} is damaged ({type(error).__name__}); save the index again") from error
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise RequestError(f"{path} is damaged ({type(error).__name__}); {fix}") from None
     if found != (kind, VERSION):
         raise RequestError(f"{path} is of kind {found[0]!r}, version {found[1]!r}; it must be {kind!r}, {VERSION}")
     return entries, options

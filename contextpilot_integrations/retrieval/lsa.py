@@ -12,14 +12,15 @@ from contextpilot_integrations.retrieval.embeddings import RowEmbeddings, Vector
 
 
 class LsaEmbeddings(RowEmbeddings):
-    """TF-IDF reduced by a truncated SVD, rows of length 1 (0 for a text without a known word).
+    """TF-IDF reduced by a truncated SVD, rows of length 1.
 
-    For tests, notebooks and first steps: it knows only words that the fitted texts hold. Has LangChain's method
-    names too. The same texts and seed give the same vectors.
+    For tests, notebooks and first steps: it knows only words that the fitted texts hold. The last dimension is that of
+    texts without a known word: alike among themselves, and not like any other. Has LangChain's method names too. The
+    same texts and seed give the same vectors.
     """
 
     def __init__(self, dimensions: int = 128, *, seed: int = 0) -> None:
-        """Set up; `fit` learns.
+        """Set up; `fit` learns up to so many ``dimensions``, beside the last one.
 
         Raises:
             ConfigError: ``dimensions`` is no whole number of at least 1.
@@ -58,4 +59,6 @@ class LsaEmbeddings(RowEmbeddings):
         if self._model is None:
             raise RequestError("LsaEmbeddings know no words yet; call fit(texts) first")
         vectorizer, components = self._model
-        return unit_rows(np.asarray(vectorizer.transform(texts) @ components))
+        rows = unit_rows(np.asarray(vectorizer.transform(texts) @ components))
+        # A row of zeros has no direction: stores that compare directions refuse it.
+        return np.column_stack([rows, ~rows.any(axis=1)]).astype(np.float32)

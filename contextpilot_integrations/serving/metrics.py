@@ -8,11 +8,12 @@ No label holds a text: of documents, questions, or tenants that were not named b
 mode knows no collectors: give every process a port of its own.)
 """
 
-import threading
 from collections.abc import Callable, Collection, Iterator
 from weakref import WeakMethod
 
 from contextpilot_core import ConfigError, EngineStats, Observation, Observer, Plan
+from contextpilot_core.checks import shown
+from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations.extras import load
 
 load("prometheus_client", extra="metrics")
@@ -57,11 +58,15 @@ class EngineMetrics(Collector):
     """
 
     def __init__(self, *, namespaces: Collection[str] = ()) -> None:
-        if isinstance(namespaces, str) or not all(isinstance(name, str) and name for name in namespaces):
+        if (
+            isinstance(namespaces, str)
+            or not isinstance(namespaces, Collection)
+            or not all(isinstance(name, str) and name for name in namespaces)
+        ):
             raise ConfigError("namespaces must be a list of the namespaces that get figures of their own; give names")
         self._namespaces = frozenset(namespaces)
         self._stats: dict[str, WeakMethod[Callable[[], EngineStats]]] = {}
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._seconds = Histogram(
             "contextpilot_plan_seconds", "Time to plan one request", ["engine"], registry=None, buckets=_BUCKETS
         )
@@ -81,7 +86,7 @@ class EngineMetrics(Collector):
             ConfigError: the name is empty; when the engine is made: it is that of an engine which still exists.
         """
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"the engine's name={name!r} must be a str that is not empty; give one")
+            raise ConfigError(f"the engine's name={shown(name)} must be a str that is not empty; give one")
         return _Meter(name, self)
 
     def add(self, name: str, stats: Callable[[], EngineStats]) -> None:

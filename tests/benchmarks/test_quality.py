@@ -90,3 +90,25 @@ def test_what_arms_share_is_computed_once_and_changes_no_score(model_folder):
         assert alone["log_likelihood"] == pytest.approx(float(expected), abs=0.05)
     assert {arm for arm, scores in together.items() if "f1" in scores} == set(generate)
     assert len({scores["log_likelihood"] for scores in together.values()}) == 4
+
+
+@pytest.mark.parametrize("gold", ["e f a", "b", "j j j j j j j j j"])
+@pytest.mark.parametrize("begun", [False, True], ids=["new answer", "begun answer"])
+def test_what_the_model_answers_does_not_depend_on_the_answer_that_is_wanted(model_folder, gold, begun, monkeypatch):
+    torch = require("torch")
+    from benchmarks import quality_model
+
+    messages = [*prompt("a b c d e"), {"role": "assistant", "content": "g"}][: 1 + begun]
+    heard = []
+    monkeypatch.setattr(quality_model, "exact_match", lambda answer, answers: heard.append(answer) or 0.0)
+    scorer = quality_model.HuggingFaceScorer(model_folder, generate=("one",), generated_tokens=12)
+    scorer.score({"one": messages}, [gold])
+    tokens = scorer._tokenizer.encode("a b c d e j" + " g" * begun)
+    for _ in range(12):
+        with torch.inference_mode():
+            hidden = scorer._model.model(torch.tensor([tokens])).last_hidden_state[0, -1].float()
+            tokens.append(int((scorer._head @ hidden).argmax()))
+        if tokens[-1] == 1:
+            break
+    expected = scorer._tokenizer.decode(tokens[6 + begun :], skip_special_tokens=True)
+    assert heard == [expected]

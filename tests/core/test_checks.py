@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from contextpilot_core.checks import MOST, number, one_of, shown, whole_number
+from contextpilot_core.checks import MOST, able, kind_of, number, one_of, same, shown, whole_number
 from contextpilot_core.errors import ConfigError, RequestError
 
 
@@ -79,3 +79,31 @@ def test_whole_numbers_that_no_float_holds_are_no_numbers(value):
 def test_only_a_text_is_one_of_some(value):
     with pytest.raises(ConfigError, match="is not one of 'exact'; choose"):
         one_of("kind", value, ("exact",))
+
+
+def test_what_refuses_to_be_compared_is_equal_to_itself_alone():
+    class Refusing:
+        def __eq__(self, other):
+            raise RuntimeError("ambiguous")
+
+        __hash__ = None
+
+    first = Refusing()
+    assert same(first, first) and not same(first, Refusing())
+    assert same({"a": first}, {"a": first}) and not same({"a": first}, {"a": Refusing()})
+    assert same([1], [1]) and not same(1, 2)
+
+
+def test_what_is_of_another_type_is_named_by_its_type_alone():
+    kind_of("engine", "x", str, "a str")
+    kind_of("engine", None, (str, type(None)), "a str, or None")
+    with pytest.raises(ConfigError, match=r"^key is a str; it must be bytes of a secret$"):
+        kind_of("key", "secret-text", bytes, "bytes of a secret")
+
+
+def test_what_lacks_a_method_is_refused():
+    able("source", "x", ["join", "split"], "a str")
+    able("clock", len, ["__call__"], "a function")
+    for value in (5, None, object()):
+        with pytest.raises(ConfigError, match=rf"^source is a {type(value).__name__} without join; it must be a str$"):
+            able("source", value, ["join", "split"], "a str")

@@ -12,7 +12,7 @@ from contextpilot_core import ConfigError, EngineConfig
 
 def test_defaults():
     config = EngineConfig()
-    assert (config.cache_tokens, config.kv_block, config.in_flight_seconds, config.note) == (40_000, 16, 60, "compact")
+    assert (config.cache_tokens, config.kv_block, config.in_flight_seconds, config.note) == (40_000, 16, 60, "none")
     assert config.strategy == "greedy"
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.note = "full"  # type: ignore[misc]

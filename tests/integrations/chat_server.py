@@ -20,9 +20,12 @@ class Exchange:
         self.answer({"error": {"message": message}}, status)
 
     def answer(self, content: dict, status: int = 200) -> None:
-        data = json.dumps(content).encode()
+        self.page(json.dumps(content), "application/json", status)
+
+    def page(self, text: str, kind: str = "text/html", status: int = 200) -> None:
+        data = text.encode()
         self.handler.send_response(status)
-        self.handler.send_header("Content-Type", "application/json")
+        self.handler.send_header("Content-Type", kind)
         self.handler.send_header("Content-Length", str(len(data)))
         self.handler.send_header("Connection", "close")  # asynchronous tests ask from several event loops
         self.handler.end_headers()

@@ -22,4 +22,4 @@ def ids(documents):
 
 def sessions(retriever):
     """The sessions that a hook has seen."""
-    return {session_id for _, session_id in retriever.orders._orders._values}
+    return {session_id for values in retriever.orders._orders._groups.values() for _, session_id in values}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextpilot_core import EngineConfig, ReuseEngine
+from contextpilot_core import AnswerError, ContextPilotError, EngineConfig, RequestError, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.session import session
 from tests.integrations.chat_server import chat_server
@@ -34,6 +34,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 
 EACH = pytest.mark.parametrize(("kind", "way"), WAYS)
 STREAMED = pytest.mark.parametrize(("kind", "way"), [each for each in WAYS if "stream" in each[1]])
+COUNTING = pytest.mark.parametrize(("kind", "way"), [each for each in WAYS if each[0] != "llama_index"])
+STORED = pytest.mark.parametrize(("kind", "way"), [each for each in WAYS if each[0] != "client"])
 AWAITED = pytest.mark.parametrize(("kind", "way"), [each for each in WAYS if each[1].startswith("a")])
 
 
@@ -217,10 +219,11 @@ def test_a_stream_that_breaks_off_was_sent_and_is_no_turn(kind, way, talk):
 def test_a_stream_without_a_piece_is_no_turn(kind, way, talk):
     chat = talk(kind, way)
     chat.ask(*TURNS[0])
-    before = chat.history()
-    answer = tried(chat, *TURNS[1], "empty")
-    assert isinstance(answer, ValueError) if kind == "langchain" else answer == ""  # LangChain's models refuse it
+    before, cached = chat.history(), chat.engine.stats().cached_tokens
+    error = tried(chat, *TURNS[1], "empty")
+    assert isinstance(error, ValueError if kind == "langchain" else AnswerError), error  # LangChain's models refuse it
     assert chat.history() == before
+    assert chat.engine.stats().cached_tokens == cached
     assert chat.engine.stats().committed == (2 if kind == "client" else 1)  # a server that accepts has the prompt
     chat.check()
     for turn in TURNS[1:]:
@@ -281,6 +284,216 @@ def test_what_fails_in_one_conversation_does_not_show_in_another(kind, way, talk
     assert chat.users == planned(TURNS)
     assert other.history() == []
     chat.check()
+
+
+class Failing:
+    """Everything that a caller may hang on an engine, failing from the first answer on."""
+
+    def __init__(self, model, error):
+        self.model, self.error, self.clock = model, error, ManualClock()
+
+    def fail(self):
+        if self.model is not None and self.model.prompts:
+            raise self.error
+
+    def attached(self, stats):
+        pass
+
+    def planned(self, plan, seconds):
+        self.fail()
+
+    def observed(self, plan, observation):
+        self.fail()
+
+    def time(self):
+        self.fail()
+        return self.clock()
+
+
+@EACH
+@pytest.mark.parametrize("what", ["observer", "clock", "observe", "stats", "commit"])
+@pytest.mark.parametrize("error", [ValueError("tea"), RecursionError(), KeyError(0), OSError("down")], ids=repr)
+def test_what_fails_behind_an_answer_loses_neither_it_nor_its_turn(kind, way, what, error, talk):
+    failing = Failing(None, error)
+    options = {"observer": {"observer": failing}, "clock": {"clock": failing.time}}.get(what, {})
+    engine = ReuseEngine(**({"clock": failing.clock} | options))
+    chat = talk(kind, way, engine=engine)
+    if what in ("observe", "stats", "commit"):
+        right = getattr(engine, what)
+        setattr(engine, what, lambda *given, **more: failing.fail() or right(*given, **more))
+    failing.model = chat.model
+    assert chat.ask(*TURNS[0]) == "ok"
+    assert [role for role, _ in chat.history()] == ["user", "assistant"]
+    failing.model = None
+    for turn in TURNS[1:]:
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+    check_prompt(chat.prompts[-1])
+    chat.engine.check_integrity()
+
+
+@EACH
+def test_a_counter_that_fails_on_a_text_refuses_no_turn_for_it(kind, way, talk):
+    """As real tokenizers do on the names of their special tokens: in a question, a document, an answer."""
+
+    def count(text):
+        if "<|endoftext|>" in text:
+            raise ValueError("disallowed special token")
+        return words(text)
+
+    chat = talk(kind, way, count=count)
+    chat.model.says = ("the end is <|endoftext|>",)
+    turns = [("what is <|endoftext|>?", [A]), ("two?", [f"{B} <|endoftext|>"]), ("three?", [A])]
+    for turn in turns:
+        assert chat.ask(*turn) == "the end is <|endoftext|>"
+    assert chat.users == planned(turns)
+    chat.check()
+
+
+@COUNTING
+@pytest.mark.parametrize("answer", [10**400, -1, "many", None, 1.5, 10**5000], ids=lambda each: type(each).__name__)
+def test_a_counter_that_says_nonsense_is_refused_before_anything_is_sent(kind, way, answer, talk):
+    chat = talk(kind, way, count=lambda text: answer)
+    error = tried(chat, *TURNS[0], None)
+    assert isinstance(error, ContextPilotError) and "token_counter returned" in str(error)
+    assert (chat.prompts, chat.history()) == ([], [])
+    chat.check()
+
+
+HALVES = {
+    "a character in two pieces": (("tea \ud83d", "\ude00!"), "tea \U0001f600!"),
+    "a half at the end": (("tea ", "\ud83d"), "tea \ufffd"),
+    "a second half alone": (("\ude00", " tea"), "\ufffd tea"),
+    "the wrong way round": (("\ude00\ud83d",), "\ufffd\ufffd"),
+    "nothing but a half": (("\udfff",), "\ufffd"),
+}
+
+
+@EACH
+@pytest.mark.parametrize(("pieces", "kept"), HALVES.values(), ids=HALVES)
+def test_half_a_character_in_an_answer_stops_no_later_turn(kind, way, pieces, kept, talk):
+    chat = talk(kind, way)
+    chat.model.says = pieces
+    answer = chat.ask(*TURNS[0])
+    assert answer == ("".join(pieces) if chat.is_stream else kept)
+    chat.model.says = ("ok",)
+    for turn in TURNS[1:]:
+        chat.ask(*turn)
+    assert chat.history()[1] == ("assistant", kept)
+    assert chat.users == planned(TURNS)
+    chat.check()
+
+
+@EACH
+def test_half_a_character_in_what_is_asked_about_is_mended_and_known_again(kind, way, talk):
+    chat = talk(kind, way, instructions="Be \ud83d brief.")
+    broken, mended = f"{document('x')} \ud83d", f"{document('x')} \ufffd"
+    turns = [("why \ude00?", [broken, A]), ("and?", [A, broken, B]), ("so?", [mended])]
+    for number, turn in enumerate(turns):
+        chat.ask(*turn)
+        if number == 1:
+            chat.engine.reset()
+    right = [("why \ufffd?", [mended, A]), ("and?", [A, mended, B]), ("so?", [mended])]
+    assert chat.users == planned(right)
+    assert chat.prompts[-1][0] == ("system", "Be \ufffd brief.")
+    assert check_prompt(chat.prompts[-1]) == [documents for _, documents in right]
+    chat.check()
+
+
+@EACH
+@pytest.mark.parametrize("lie", [10**15, 10**12, 10**6, 2**40 + 1, 0, 1, -5])
+def test_a_report_that_cannot_be_drops_no_turn(kind, way, lie, talk):
+    """The window is full at about 800 words, of which the conversation has 400."""
+    chat = talk(kind, way, window=800)
+    for number, turn in enumerate(TURNS):
+        chat.model.reports = lie if number else 30
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+    assert check_prompt(chat.prompts[-1]) == [documents for _, documents in TURNS]
+
+
+@EACH
+@pytest.mark.parametrize("after", ["the truth", "a lie"])
+def test_a_report_that_can_be_counts_until_the_next_such(kind, way, after, talk):
+    """The server has three times as many tokens as there are words: the window is full sooner."""
+    chat = talk(kind, way, window=600)
+
+    def reported():
+        chat.model.reports = 3 * sum(4 + words(content) for _, content in chat.prompts[-1])
+
+    for number, turn in enumerate(TURNS):
+        chat.model.meanwhile = reported
+        if number == 3 and after == "a lie":
+            chat.model.meanwhile, chat.model.reports = lambda: None, 10**15
+        chat.ask(*turn)
+        assert 3 * sum(4 + words(content) for _, content in chat.prompts[-1]) <= 600
+    assert len(chat.users) < len(TURNS)
+    check_prompt(chat.prompts[-1])
+
+
+@EACH
+@pytest.mark.parametrize(
+    "extra",
+    [{"messages": []}, {"messages": None}, {"prompt": "x"}, {"stream": False}, {"model": "m"}, {"n": 3}, 5, "x", []],
+    ids=str,
+)
+def test_an_extra_body_goes_around_nothing(kind, way, extra, talk):
+    chat = talk(kind, way, extra=extra)
+    assert isinstance(tried(chat, *TURNS[0], None), RequestError)
+    assert (chat.prompts, chat.history()) == ([], [])
+    chat.check()
+
+
+@EACH
+@pytest.mark.parametrize("question", ["", " ", "\n\t "])
+def test_a_question_that_says_nothing_about_nothing_is_refused(kind, way, question, talk):
+    chat = talk(kind, way)
+    chat.ask(*TURNS[0])
+    error = tried(chat, question, [], None)
+    assert isinstance(error, RequestError) and "question is empty" in str(error)
+    assert (len(chat.prompts), len(chat.history())) == (1, 2)
+    chat.check()
+    del chat.documents[question]
+    for turn in TURNS[1:]:
+        chat.ask(*turn)
+    assert chat.users == planned(TURNS)
+
+
+RECORD = {"query": "one?", "blocks": [{"text": A}], "order": [0], "tokens": 9, "base": "", "labels": [1]}
+SPOILT = {
+    "nothing": None,
+    "a text": "contextpilot",
+    "a list": [RECORD],
+    "an empty mapping": {},
+    "blocks that are none": {**RECORD, "blocks": [5, None]},
+    "blocks of a text": {**RECORD, "blocks": "tea"},
+    "an order of a text": {**RECORD, "order": "0"},
+    "tokens that are none": {**RECORD, "tokens": float("nan")},
+    "tokens of 400 digits": {**RECORD, "tokens": 10**400},
+    "negative tokens": {**RECORD, "tokens": -1},
+    "labels that are none": {**RECORD, "labels": [True, "x"]},
+    "a frame of one": {**RECORD, "frame": ["a"]},
+    "what is another message's": {**RECORD, "shown": "0" * 64},
+}
+
+
+@STORED
+@pytest.mark.parametrize("record", SPOILT.values(), ids=SPOILT)
+def test_a_message_with_a_spoilt_record_is_somebody_elses(kind, way, record, talk):
+    """It is sent as it stands; what it shows may be named, and nothing that it shows is lost."""
+    chat = talk(kind, way, window=900)
+    for turn in TURNS[:2]:
+        chat.ask(*turn)
+    chat.model.reports = 300
+    before = chat.users
+    chat.spoil(record)
+    for turn in TURNS[2:]:
+        chat.ask(*turn)
+        chat.check()
+    assert chat.users[:2] == before
+    assert all(extends(later, earlier) for earlier, later in zip(chat.prompts[2:], chat.prompts[3:], strict=False))
+    text = "\n".join(content for _, content in chat.prompts[-1])
+    assert all(each in text for each in (A, B, C, D, E))
 
 
 # --- at the same time ----------------------------------------------------------------------------------------------

@@ -56,8 +56,8 @@ def test_there_is_one_version_source():
     declared = (ROOT / "pyproject.toml").read_text()
     assert 'attr = "contextpilot_core.__version__"' in declared
     assert not re.search(r"^version = \"", declared, re.MULTILINE)
-    assert contextpilot_integrations.__version__ == contextpilot_core.__version__
     assert re.fullmatch(r"\d+\.\d+\.\d+", contextpilot_core.__version__)
+    assert contextpilot_integrations.__version__ == contextpilot_core.__version__
     try:
         assert metadata.version("contextpilot-rag") == contextpilot_core.__version__
     except metadata.PackageNotFoundError:

@@ -166,3 +166,26 @@ def test_it_is_a_list_in_the_order_of_use(sequence: list[tuple[str, int, int]], 
 
 def unused_number() -> int:
     raise AssertionError("there is a value already")
+
+
+def test_a_limit_counts_within_a_group():
+    recent: Recent[tuple[str, int], str] = Recent(2, group=lambda key: key[0])
+    recent.put(("a", 1), "first")
+    for number in range(9):
+        recent.put(("b", number), "other")
+    assert recent.peek(("a", 1)) == "first"
+    assert len(recent) == 3
+    assert [recent.pop(("b", number)) for number in (7, 8, 8)] == ["other", "other", None]
+    assert len(recent) == 1
+
+
+def test_groups_are_bounded_and_those_in_use_stay(monkeypatch):
+    monkeypatch.setattr("contextpilot_integrations.recent._MOST_GROUPS", 2)
+    held: set[tuple[str, int]] = {("a", 1)}
+    recent: Recent[tuple[str, int], str] = Recent(2, held.__contains__, group=lambda key: key[0])
+    for name in "abcd":
+        recent.put((name, 1), name)
+    assert [recent.peek((name, 1)) for name in "abcd"] == ["a", None, "c", "d"]
+    held.clear()
+    recent.get(("c", 1), unused)
+    assert [recent.peek((name, 1)) for name in "abcd"] == [None, None, "c", "d"]

@@ -1,6 +1,7 @@
 """The client, LangChain's chat and LlamaIndex's chat engine behind one face, each with every way of asking it."""
 
 import asyncio
+import json
 import re
 import threading
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from contextpilot_core import ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.serving import AsyncContextPilotClient, ContextPilotClient
+from contextpilot_integrations.serving.chat import whole
 from tests.conftest import require
 from tests.integrations.chat_server import Exchange, good
 from tests.parsing import ParsedBlock, parse_context
@@ -38,7 +40,7 @@ def words(text):
 
 
 class Model:
-    """What answers in all three: says ``ok`` after what is to happen ``meanwhile``, and when the ``gate`` is open.
+    """What answers in all three: ``says`` ok after what is to happen ``meanwhile``, and when the ``gate`` is open.
 
     In ``trouble`` it "fails" before the first piece, "breaks" off after it, is "empty": no piece comes at all, or
     "silent": its pieces say nothing.
@@ -47,14 +49,27 @@ class Model:
     def __init__(self):
         self.prompts: list[list[tuple[str, str]]] = []
         self.meanwhile = lambda: None
+        self.says = ("ok",)
+        self.reports = None  # tokens of the prompt
         self.trouble = None
         self.gate = threading.Event()
         self.gate.set()
         self.busy = self.most_busy = 0
 
+    @property
+    def usage(self):
+        return None if self.reports is None else {"prompt_tokens": self.reports, "completion_tokens": 1}
+
+    @property
+    def usage_metadata(self):
+        if self.reports is None:
+            return None
+        return {"input_tokens": self.reports, "output_tokens": 1, "total_tokens": self.reports + 1}
+
     def asked(self, prompt):
         self.busy += 1
         self.most_busy = max(self.busy, self.most_busy)
+        json.dumps(prompt, ensure_ascii=False).encode()  # as client libraries send it
         self.prompts.append(prompt)
         self.meanwhile()
 
@@ -71,7 +86,7 @@ class Model:
         if self.trouble == "silent":
             yield from ("", " ", "\n")
         elif self.trouble != "empty":
-            yield "ok"
+            yield from self.says
         if self.trouble == "breaks":
             raise ConnectionError("broke off")
 
@@ -79,20 +94,18 @@ class Model:
         """Behave like a model server."""
         self.asked([(each["role"], each["content"]) for each in exchange.body["messages"]])
         self.gate.wait(20)
-        try:
-            if self.trouble in (None, "silent"):
-                good(*self.pieces(), usage=None)(exchange)
-            elif self.trouble == "fails":
-                exchange.refuse(500)
+        self.answered()  # the client may ask again before this thread goes on behind the last piece
+        if self.trouble in (None, "silent"):
+            good(*self.pieces(), usage=self.usage)(exchange)
+        elif self.trouble == "fails":
+            exchange.refuse(500)
+        else:
+            exchange.start()
+            if self.trouble == "breaks":
+                exchange.chunk({"content": "ok"})
+                exchange.hang_up()
             else:
-                exchange.start()
-                if self.trouble == "breaks":
-                    exchange.chunk({"content": "ok"})
-                    exchange.hang_up()
-                else:
-                    exchange.end()
-        finally:
-            self.answered()
+                exchange.end()
 
 
 class _LangChainModel(langchain_fakes.Recorder):
@@ -106,7 +119,8 @@ class _LangChainModel(langchain_fakes.Recorder):
         self.model.asked(self._prompt(messages))
         try:
             self.model.gate.wait(20)
-            self.answer = lambda _: AIMessage("".join(self.model.pieces()))
+            said = "".join(self.model.pieces())
+            self.answer = lambda _: AIMessage(said, usage_metadata=self.model.usage_metadata)
             return super()._generate(messages, stop, run_manager, **kwargs)
         finally:
             self.model.answered()
@@ -121,6 +135,8 @@ class _LangChainModel(langchain_fakes.Recorder):
             self.model.gate.wait(20)
             for piece in self.model.pieces():
                 yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
+            if self.model.reports is not None:
+                yield ChatGenerationChunk(message=AIMessageChunk(content="", usage_metadata=self.model.usage_metadata))
         finally:
             self.model.answered()
 
@@ -132,6 +148,7 @@ class _LangChainModel(langchain_fakes.Recorder):
 
 class _LlamaIndexModel(llama_index_fakes.Recorder):
     model: Any
+    additional_kwargs: dict[str, Any] = {}
 
     def _said(self, messages):
         self.model.asked([(each.role.value, each.content) for each in messages])
@@ -140,13 +157,16 @@ class _LlamaIndexModel(llama_index_fakes.Recorder):
             self.model.gate.wait(20)
             for piece in self.model.pieces():
                 said += piece
-                yield ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content=said), delta=piece)
+                yield self._response(said, delta=piece)
         finally:
             self.model.answered()
 
     def _whole(self, messages):
-        said = [response.delta for response in self._said(messages)]
-        return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content="".join(said)))
+        return self._response("".join([response.delta for response in self._said(messages)]))
+
+    def _response(self, said, **more):
+        message = ChatMessage(role=MessageRole.ASSISTANT, content=said)
+        return ChatResponse(message=message, raw={"usage": self.model.usage}, **more)
 
     @llm_chat_callback()
     def chat(self, messages, **options):
@@ -180,9 +200,12 @@ class Talk:
     """Where a session may be named, the nearest first; "around" is a ``with`` block."""
     names: dict[str, str] = {}
 
-    def __init__(self, way, server, *, engine=None, window=WINDOW, instructions="Be brief.", names=None):
+    def __init__(
+        self, way, server, *, engine=None, window=WINDOW, instructions="Be brief.", names=None, count=words, extra=None
+    ):
         self.way, self.server, self.model = way, server, Model()
-        self.window, self.instructions = window, instructions
+        self.window, self.instructions, self.count = window, instructions, count
+        self.bodies = {} if extra is None else {"extra_body": extra}
         self.names = self.names if names is None else names
         self.documents: dict[str, list[str]] = {}
         self.loop = asyncio.new_event_loop() if self.is_async else None
@@ -219,7 +242,7 @@ class Talk:
         return await self.awaited(question)
 
     def _prepare(self, question, documents):
-        self.documents[question] = list(documents)
+        self.documents[question] = self.documents[whole(question)] = list(documents)
         self.server.script = [self.model.serve]
 
     @property
@@ -253,13 +276,15 @@ class ClientTalk(Talk):
             kind, library = AsyncContextPilotClient, openai.AsyncOpenAI
         before = getattr(self, "client", None)
         wrapped = library(base_url=self.server.base_url, api_key="-", max_retries=0, timeout=20)
-        self.client = kind(wrapped, model="m", engine=self.engine, max_context_tokens=self.window, token_counter=words)
+        self.client = kind(
+            wrapped, model="m", engine=self.engine, max_context_tokens=self.window, token_counter=self.count
+        )
         if before is not None:  # a history has no other way to another client
             self.client._chats.sessions = before._chats.sessions
 
     @property
     def options(self):
-        return {"session_id": self.names.get("argument"), "instructions": self.instructions}
+        return {"session_id": self.names.get("argument"), "instructions": self.instructions, **self.bodies}
 
     def asked(self, question):
         call = self.client.stream if self.is_stream else self.client.chat
@@ -295,10 +320,11 @@ class LangChainTalk(Talk):
             instructions=self.instructions,
             session_id=self.names.get("field"),
             max_context_tokens=self.window,
-            token_counter=words,
+            token_counter=self.count,
         )
         self.config = {"configurable": {"session_id": self.names.get("config")}}
         self.options = {"session_id": self.names["argument"]} if "argument" in self.names else {}
+        self.options |= self.bodies
 
     def asked(self, question):
         if not self.is_stream:
@@ -313,6 +339,11 @@ class LangChainTalk(Talk):
     def history(self):
         roles = {"human": "user", "ai": "assistant"}
         return [(roles[each.type], each.content) for each in self.chat.history("u")]
+
+    def spoil(self, record):
+        """Put something else where the records of the questions are, as another application may."""
+        for message in self.store("u").messages[::2]:
+            message.additional_kwargs["contextpilot"] = record
 
     def cut(self, keep):
         """Leave the messages at the places ``keep`` of the history, as an application may."""
@@ -331,12 +362,14 @@ class LlamaIndexTalk(Talk):
 
     def build(self):
         memory = getattr(self, "memory", None)
-        self.memory = memory or ChatMemoryBuffer.from_defaults(token_limit=WINDOW, tokenizer_fn=str.split)
+        self.memory = memory or ChatMemoryBuffer.from_defaults(
+            token_limit=WINDOW, tokenizer_fn=lambda text: range(self.count(text))
+        )
         self.retriever = llama_index_fakes.TableRetriever({})
         self.retriever.table = self.documents
         self.chat = ContextPilotChatEngine.from_defaults(
             self.retriever,
-            llm=_LlamaIndexModel(model=self.model),
+            llm=_LlamaIndexModel(model=self.model, additional_kwargs=self.bodies),
             engine=self.engine,
             memory=self.memory,
             system_prompt=self.instructions,
@@ -358,6 +391,10 @@ class LlamaIndexTalk(Talk):
 
     def history(self):
         return [(each.role.value, each.content) for each in self.memory.get_all()]
+
+    def spoil(self, record):
+        for message in self.memory.get_all()[::2]:
+            message.additional_kwargs["contextpilot"] = record
 
     def cut(self, keep):
         messages = self.memory.get_all()

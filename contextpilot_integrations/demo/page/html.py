@@ -1,11 +1,15 @@
 """The self-contained ``report.html``: every section is a function of the run; all text is escaped."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryFile
 
+from contextpilot_core import ConfigError
+from contextpilot_core.files import private_folder, write_private
 from contextpilot_integrations.demo.page.charts import Bar, Series, columns, stacked_bars
 from contextpilot_integrations.demo.page.prompts import Piece, most_telling, pieces, prompt_text, shared_prefix
 from contextpilot_integrations.demo.results import (
@@ -20,6 +24,7 @@ from contextpilot_integrations.demo.results import (
     tokens,
 )
 
+FIGURES, PAGE = "report.json", "report.html"
 SHOWN_CHARACTERS = 110
 
 
@@ -189,10 +194,35 @@ def _legend(entries: Sequence[tuple[str, str]]) -> str:
     return f'<div class="legend">{marks}</div>'
 
 
+def check_folder(folder: Path) -> None:
+    """Make ``folder`` and see that both files can be written there, before a long run. Raises `ConfigError`."""
+    with _written(folder):
+        private_folder(folder)
+        for name in (FIGURES, PAGE):
+            if (folder / name).is_dir():
+                raise IsADirectoryError(0, f"its {name} is a folder")
+        with TemporaryFile(dir=folder):
+            pass
+
+
 def write_report(run: Run, folder: Path) -> tuple[Path, Path]:
-    """Write both files into ``folder``, which is made when it does not exist, and return their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figures, page = folder / "report.json", folder / "report.html"
-    figures.write_text(json.dumps(run.figures(), indent=2, ensure_ascii=False) + "\n", "utf-8")
-    page.write_text(report_html(run), "utf-8")
+    """Write both files into ``folder``, for their owner alone, and return their paths.
+
+    ``folder`` is made when it does not exist. Raises `ConfigError` when it cannot be written.
+    """
+    figures, page = folder / FIGURES, folder / PAGE
+    text = json.dumps(run.figures(), indent=2, ensure_ascii=False) + "\n"
+    with _written(folder):
+        private_folder(folder)
+        write_private(figures, text.encode("utf-8", "backslashreplace"))  # half a character, as JSON escapes it
+        write_private(page, report_html(run).encode("utf-8", "replace"))
     return figures, page
+
+
+@contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = f"{type(error).__name__}: {error.strerror}"
+        raise ConfigError(f"--out {folder} cannot be written ({why}); name another folder for the report") from None

@@ -1,18 +1,16 @@
 """What the labels of an agent's answer stand for: places in its messages, kept with the answer, and no text twice."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from contextpilot_integrations.langchain.agent.rendering import Rendering
+from contextpilot_integrations.langchain.agent.rendering import PLACES, Rendering
 from contextpilot_integrations.langchain.agent.results import documents_of
 from contextpilot_integrations.langchain.documents import one_source
-
-PLACES = "contextpilot_places"
-"""Key in ``response_metadata`` of an answer: label -> the id of a message, and a position in its artifact."""
 
 _Response = TypeVar("_Response")
 
@@ -47,9 +45,10 @@ def documents_at(places: object, messages: Sequence[BaseMessage]) -> dict[int, D
     documents = {name: documents_of(found[0]) for name, found in results.items() if len(found) == 1}
     labelled: dict[int, Document] = {}
     for label, named in places.items() if isinstance(places, Mapping) else ():
-        found = [documents[name][position] for name, position in named if position < len(documents.get(name, ()))]
-        if found:
-            labelled[int(label)] = one_source(found)
+        with suppress(LookupError, TypeError, ValueError):  # others wrote it
+            found = [documents[name][position] for name, position in named if position < len(documents.get(name, ()))]
+            if found:
+                labelled[int(label)] = one_source(found)
     return labelled
 
 

@@ -2,17 +2,20 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from types import NoneType
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine, TokenCounter, estimate_tokens
+from contextpilot_core.checks import able, kind_of
 from contextpilot_integrations.extras import load
 from contextpilot_integrations.langchain.agent.cited import labelled_documents, with_places
 from contextpilot_integrations.langchain.agent.rendering import Rendering, ResultRenderer
 from contextpilot_integrations.langchain.agent.results import why_left
 from contextpilot_integrations.langchain.agent.tool import is_retriever_tool
+from contextpilot_integrations.serving.chat import check_parts
 
 load("langchain.agents.middleware", extra="langchain-agents")
 
@@ -52,9 +55,12 @@ class ContextPilotMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         An engine's state is not used: what the model is sent depends on the messages alone.
 
         Raises:
-            ConfigError: both are given.
+            ConfigError: both are given, or an argument is of another type.
         """
         super().__init__()
+        kind_of("config", config, (EngineConfig, NoneType), "an EngineConfig, or None")
+        check_parts(engine=engine)
+        able("token_counter", token_counter, ["__call__"], "a function from a text to its tokens")
         if config is not None and engine is not None:
             raise ConfigError("config and engine are both given; give one of them: an engine has a config of its own")
         chosen = engine.config if engine is not None else config or EngineConfig()

@@ -5,7 +5,7 @@ its bytes, and one that was cut or summarised gets every text again that it no l
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +25,9 @@ from contextpilot_core.prompt import (
 from contextpilot_integrations.langchain.agent.results import RetrievedResult, retrieved
 from contextpilot_integrations.langchain.documents import as_block
 from contextpilot_integrations.recent import Recent
+
+PLACES = "contextpilot_places"
+"""Key in ``response_metadata`` of an answer: label -> the id of a message, and a position in its artifact."""
 
 
 class Place(NamedTuple):
@@ -65,7 +68,7 @@ class ResultRenderer:
         """Return the messages with their results rendered; every other message is the same object."""
         shown: list[tuple[MessageRecord, str]] = []
         foreign: list[tuple[ForeignRecord, str | None]] = []
-        chain = b""
+        chain, named = b"", 0
         sent: list[BaseMessage] = []
         labelled: dict[int, list[Place]] = {}
         for number, message in enumerate(messages):
@@ -73,7 +76,7 @@ class ResultRenderer:
             if result is not None:
                 bodies = self._bodies(result)
                 chain = _extended(chain, b"documents", [*bodies, *result.around])
-                made = self._known.get(chain, partial(self._render, bodies, result.around, shown, foreign))
+                made = self._known.get(chain, partial(self._render, bodies, result.around, shown, foreign, named))
                 shown.append((made.record, made.text))
                 for label, (_, part) in zip(made.labels, result.shown, strict=True):
                     if label is not None:
@@ -84,6 +87,8 @@ class ResultRenderer:
                 readable = bool(words) and isinstance(message, (HumanMessage, ToolMessage))
                 answer = isinstance(message, AIMessage)
                 kind = b"text" if readable else b"answer" if answer else b"other"
+                if isinstance(message, AIMessage) and (highest := _highest_label(message)) > named:
+                    named, kind = highest, kind + b"%d" % highest  # what it cites may be cut or cleared
                 chain = _extended(chain, kind, [words or repr(message.content)])
                 content = words or message.content
                 read = self._known.get(chain, partial(foreign_record, content, readable=readable, answer=answer))
@@ -104,12 +109,20 @@ class ResultRenderer:
         around: Sequence[str],
         shown: Sequence[tuple[MessageRecord, str]],
         foreign: Sequence[tuple[ForeignRecord, str | None]],
+        named: int,
     ) -> _Rendered:
-        visible = Visible(tuple(shown), tuple(foreign))
+        visible = Visible(tuple(shown), tuple(foreign), named=named)
         section, record = render_in_place(bodies, around, self._config, self._count, visible)
         text = section.context.text
         record.sources(text)  # worked out before another thread can see the record
         return _Rendered(text, record, section.labels)
+
+
+def _highest_label(answer: AIMessage) -> int:
+    """Return the highest label that the prompt of an answer had, 0 for none; the answer may cite it."""
+    places = answer.response_metadata.get(PLACES)
+    labels = [int(label) for label in places if str(label).isdecimal()] if isinstance(places, Mapping) else []
+    return max(labels, default=0)
 
 
 def _extended(chain: bytes, kind: bytes, texts: Sequence[str]) -> bytes:

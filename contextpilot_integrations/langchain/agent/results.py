@@ -82,7 +82,10 @@ def _document(entry: object) -> Document | None:
     text, metadata = entry["page_content"], entry["metadata"]
     if not isinstance(text, str) or not isinstance(metadata, Mapping):
         return None
-    return Document(id=entry.get("id"), page_content=text, metadata=dict(metadata))
+    try:
+        return Document(id=entry.get("id"), page_content=text, metadata=dict(metadata))
+    except ValueError:  # its id is no text
+        return None
 
 
 def why_left(message: BaseMessage, *, retriever: bool = False) -> str | None:

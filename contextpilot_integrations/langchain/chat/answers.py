@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from langchain_core.documents import Document
@@ -28,9 +29,12 @@ def with_sources(answer: _Answer, labelled: Mapping[int, Document]) -> _Answer:
 
 
 def carried_by(answer: BaseMessage) -> dict[int, Document]:
-    """Return what `with_sources` put into an answer, by label."""
-    carried = answer.response_metadata.get(LABELLED)
-    return {int(label): Document(**each) for label, each in carried.items()} if isinstance(carried, Mapping) else {}
+    """Return what `with_sources` put into an answer, by label; what others put there is left out."""
+    carried, found = answer.response_metadata.get(LABELLED), {}
+    for label, each in carried.items() if isinstance(carried, Mapping) else ():
+        with suppress(TypeError, ValueError):  # no label, or no document
+            found[int(label)] = Document(**each)
+    return found
 
 
 def _in_json(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from contextpilot_core import RequestTypeError, ReuseEngine, TokenCounter, estimate_tokens
-from contextpilot_integrations.langchain.chat.events import atell, tell
+from contextpilot_core.checks import able
 from contextpilot_integrations.langchain.chat.finding import Condense, Finder
 from contextpilot_integrations.langchain.chat.history import (
     GetHistory,
@@ -22,6 +22,7 @@ from contextpilot_integrations.langchain.chat.history import (
     MessageHistory,
     aload,
     asave,
+    made_whole,
     save,
 )
 from contextpilot_integrations.langchain.chat.llm import model_call
@@ -29,7 +30,7 @@ from contextpilot_integrations.langchain.chat.pieces import Pieces
 from contextpilot_integrations.langchain.chat.turn import ChatTurn
 from contextpilot_integrations.langchain.documents import DocumentBlock
 from contextpilot_integrations.langchain.sessions import session_of
-from contextpilot_integrations.serving.chat import Held, Setting, Tenants, TurnLocks
+from contextpilot_integrations.serving.chat import Held, Setting, Tenants, TurnLocks, check_parts, whole
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
 ChatInput: TypeAlias = str | Mapping[str, Any] | HumanMessage
@@ -91,6 +92,17 @@ def create_contextpilot_chat(
     Raises:
         ConfigError: a value breaks its rule.
     """
+    check_parts(
+        engine=engine,
+        instructions=instructions,
+        session_id=session_id,
+        namespace=namespace,
+        tenants=tenants,
+        tokens=tokens,
+    )
+    able("llm", llm, ("invoke", "ainvoke", "stream", "astream"), "a chat model of LangChain, or another Runnable")
+    if history is not None:
+        able("history", history, ["__call__"], "a function from a session id to its message history, or None")
     engine = ReuseEngine() if engine is None else engine
     setting = Setting(
         engine=engine, count=token_counter, window=max_context_tokens, namespace=namespace, instructions=instructions
@@ -147,9 +159,9 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             messages = history.messages
             turn = self._turn(messages, question, self._finder.find(question, messages, config), session_id, kwargs)
             with turn.turn.sending():
-                reply = self._llm.invoke(turn.prompt, config, **turn.arguments)
-            save(history, turn.added(reply), turn.rewritten, held)
-            tell(turn.figures(reply), config)
+                reply = made_whole(self._llm.invoke(turn.prompt, config, **turn.arguments))
+            save(history, turn.added(reply), held, turn.replaced)
+            turn.tell(reply, config)
             return turn.answered(reply)
 
         with self._locks.hold(session_id) as held:
@@ -167,9 +179,9 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
             blocks = await self._finder.afind(question, messages, config)
             turn = self._turn(messages, question, blocks, session_id, kwargs)
             with turn.turn.sending():
-                reply = await self._llm.ainvoke(turn.prompt, config, **turn.arguments)
-            await asave(history, turn.added(reply), turn.rewritten, held)
-            await atell(await turn.afigures(reply), config)
+                reply = made_whole(await self._llm.ainvoke(turn.prompt, config, **turn.arguments))
+            await asave(history, turn.added(reply), held, turn.replaced)
+            await turn.atell(reply, config)
             return turn.answered(reply)
 
         async with self._locks.ahold(session_id) as held:
@@ -192,8 +204,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                     yield turn.answered(chunk) if pieces.is_empty else chunk
                     pieces.add(chunk)
             if (reply := pieces.message) is not None:
-                save(history, turn.added(reply), turn.rewritten, held)
-                tell(turn.figures(reply), config)
+                save(history, turn.added(reply), held, turn.replaced)
+                turn.tell(reply, config)
 
         def in_turn() -> Iterator[BaseMessage]:
             with self._locks.hold(session_id) as held:
@@ -228,8 +240,8 @@ class ContextPilotChat(Runnable[ChatInput, BaseMessage]):
                     yield turn.answered(chunk) if pieces.is_empty else chunk
                     pieces.add(chunk)
             if (reply := pieces.message) is not None:
-                await asave(history, turn.added(reply), turn.rewritten, held)
-                await atell(await turn.afigures(reply), config)
+                await asave(history, turn.added(reply), held, turn.replaced)
+                await turn.atell(reply, config)
 
         async def in_turn() -> AsyncIterator[BaseMessage]:
             async with self._locks.ahold(session_id) as held:
@@ -265,12 +277,19 @@ def _question(asked: ChatInput) -> str:
     question: Any = asked.get("input") if isinstance(asked, Mapping) else asked
     if isinstance(question, HumanMessage):
         question = question.content
+    if isinstance(question, list) and question and all([isinstance(_text(part), str) for part in question]):
+        question = "".join(map(_text, question))
     if not isinstance(question, str):
         raise RequestTypeError(
             f"the question must be a str, a HumanMessage with text, or a mapping with one of them under 'input', got "
-            f"{type(asked).__name__} with {type(question).__name__}; convert it"
+            f"{type(asked).__name__} with {type(question).__name__}; parts that are no text cannot be sent: convert it"
         )
-    return question
+    return whole(question)
+
+
+def _text(part: Any) -> Any:
+    """Return the text of a part of a content; not a str where it is something else."""
+    return part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
 
 
 async def _once(value: ChatInput) -> AsyncIterator[ChatInput]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
+from types import NoneType
 from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
@@ -11,7 +12,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 
 from contextpilot_core import ConfigError, RequestTypeError
-from contextpilot_integrations.langchain.chat.history import entry_of
+from contextpilot_core.checks import able, kind_of
+from contextpilot_integrations.langchain.chat.history import entry_of, made_whole
 from contextpilot_integrations.langchain.documents import DocumentBlock, as_block, by_relevance
 
 Condense: TypeAlias = (
@@ -31,7 +33,13 @@ class Finder:
         condense: Condense | None = None,
         document_prompt: BasePromptTemplate[str] | None = None,
     ) -> None:
-        """Condense nothing with None. Raises `ConfigError`: ``condense`` is neither a Runnable nor callable."""
+        """Condense nothing with None.
+
+        Raises:
+            ConfigError: an argument is of another type.
+        """
+        able("retriever", retriever, ("invoke", "ainvoke"), "a retriever of LangChain, or another Runnable")
+        kind_of("document_prompt", document_prompt, (BasePromptTemplate, NoneType), "a PromptTemplate, or None")
         if condense is not None and not isinstance(condense, Runnable) and not callable(condense):
             raise ConfigError(
                 f"condense_question is a {type(condense).__name__}; give a Runnable that takes input and chat_history, "
@@ -71,7 +79,7 @@ class Finder:
 def as_asked(message: BaseMessage) -> BaseMessage:
     """Return the message without the documents that went along with a question of ours."""
     asked = entry_of(message).asked
-    return message if asked is None else HumanMessage(asked.query, id=message.id)
+    return made_whole(message) if asked is None else HumanMessage(asked.query, id=message.id)
 
 
 def _text(made: object) -> str:

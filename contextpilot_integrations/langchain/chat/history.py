@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -10,7 +11,17 @@ from contextpilot_core import Message
 from contextpilot_core.checks import whole_number
 from contextpilot_core.prompt import message_text
 from contextpilot_integrations.recent import Recent
-from contextpilot_integrations.serving.chat import Entry, Held, asked_of, record_of
+from contextpilot_integrations.serving.chat import (
+    Entry,
+    Held,
+    asked_of,
+    contained,
+    read_usage,
+    record_of,
+    scale_of,
+    usual_tokens,
+    whole,
+)
 
 CONTEXT = "contextpilot"
 """Key in ``additional_kwargs`` of a user message of ours: its question and its documents. It is never sent."""
@@ -72,13 +83,27 @@ class MemoryHistories:
         return self._known.peek(session_id) or MemoryHistory(partial(self._known.put, session_id))
 
 
-def save(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool, held: Held) -> None:
-    """Append messages, if the session was not reset meanwhile; with ``rewritten`` they replace those that are there."""
+def save(
+    history: MessageHistory,
+    messages: Sequence[BaseMessage],
+    held: Held,
+    replaced: Sequence[BaseMessage] | None = None,
+) -> None:
+    """Append messages, if the session was not reset meanwhile; or put them in place of those that are ``replaced``.
+
+    A store that fails between the two gets back what it had, as far as it takes it.
+    """
 
     def write() -> None:
-        if rewritten:
+        if replaced is not None:
             history.clear()
-        history.add_messages(messages)
+        try:
+            history.add_messages(messages)
+        except BaseException:
+            if replaced:
+                with contained("giving a store back what it had"):
+                    history.add_messages(replaced)
+            raise
 
     if messages:
         held.record(write, history.clear)
@@ -91,15 +116,26 @@ async def aload(history: MessageHistory) -> list[BaseMessage]:
     return history.messages
 
 
-async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewritten: bool, held: Held) -> None:
+async def asave(
+    history: MessageHistory,
+    messages: Sequence[BaseMessage],
+    held: Held,
+    replaced: Sequence[BaseMessage] | None = None,
+) -> None:
     """Append or replace messages, as `save`."""
     if not hasattr(history, "aadd_messages") or not hasattr(history, "aclear"):
-        return save(history, messages, rewritten, held)
+        return save(history, messages, held, replaced)
 
     async def write() -> None:
-        if rewritten:
+        if replaced is not None:
             await history.aclear()
-        await history.aadd_messages(messages)
+        try:
+            await history.aadd_messages(messages)
+        except BaseException:
+            if replaced:
+                with contained("giving a store back what it had"):
+                    await history.aadd_messages(replaced)
+            raise
 
     if messages:
         await held.arecord(write, history.aclear)
@@ -107,7 +143,7 @@ async def asave(history: MessageHistory, messages: Sequence[BaseMessage], rewrit
 
 def entry_of(message: BaseMessage) -> Entry:
     """Return a message as our chats read it: role and content, and what one of ours was planned from."""
-    read, record = as_openai(message), message.additional_kwargs.get(CONTEXT)
+    read, record = whole(as_openai(message)), message.additional_kwargs.get(CONTEXT)
     return Entry(read, asked_of(record, message_text(read)) if isinstance(message, HumanMessage) else None, message)
 
 
@@ -122,19 +158,28 @@ def message_of(entry: Entry) -> BaseMessage:
 
 def reported_scale(history: Sequence[Entry]) -> float:
     """Return what the model last reported for a prompt, per token that we had counted; 1 while it did not."""
-    for question, answer in zip(history[-2::-1], history[:0:-1], strict=True):
-        usage = answer.origin.usage_metadata if isinstance(answer.origin, AIMessage) else None
-        if question.asked is not None and question.asked.tokens > 0 and usage is not None and usage["input_tokens"] > 0:
-            return usage["input_tokens"] / question.asked.tokens
-    return 1.0
+    scale, usual = 1.0, 0
+    for question, answer in pairwise(history):
+        usual += usual_tokens(question.sent)
+        if question.asked is not None and isinstance(answer.origin, AIMessage):
+            told = read_usage(answer.origin).prompt_tokens
+            scale = scale_of(told, question.asked.tokens, usual) or scale
+    return scale
 
 
 def as_sent(message: BaseMessage) -> BaseMessage:
-    """Return a message as the model gets it: without what we keep in it."""
-    if CONTEXT not in message.additional_kwargs:
-        return message
-    others = {key: value for key, value in message.additional_kwargs.items() if key != CONTEXT}
-    return message.model_copy(update={"additional_kwargs": others})
+    """Return a message as the model gets it: without what we keep in it, and made whole."""
+    if CONTEXT in message.additional_kwargs:
+        others = {key: value for key, value in message.additional_kwargs.items() if key != CONTEXT}
+        message = message.model_copy(update={"additional_kwargs": others})
+    return made_whole(message)
+
+
+def made_whole(message: BaseMessage) -> BaseMessage:
+    """Return a message whose texts can be sent (`whole`); the message itself where they can already."""
+    given = {name: getattr(message, name, None) for name in ("content", "additional_kwargs", "tool_calls")}
+    mended = {name: made for name, value in given.items() if (made := whole(value)) is not value}
+    return message.model_copy(update=mended) if mended else message
 
 
 def as_openai(message: BaseMessage) -> Message:

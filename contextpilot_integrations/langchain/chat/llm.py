@@ -9,7 +9,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
 from contextpilot_core import Plan, PromptTokens
-from contextpilot_integrations.serving.chat import SALT, Tenants, Usage, refuse_more_than_one
+from contextpilot_integrations.serving.chat import SALT, Tenants, Usage, check_options
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 
 _OF_MODELS = "max_tokens", "extra_body", "n"
@@ -21,12 +21,6 @@ class ModelCall:
 
     arguments: dict[str, Any]
     options: Mapping[str, Any]
-
-    @property
-    def answer_tokens(self) -> int:
-        """The most tokens of the answer, 0 when unknown."""
-        limits = (self.options.get(name) for name in ("max_completion_tokens", "max_tokens"))
-        return next((limit for limit in limits if isinstance(limit, int)), 0)
 
     @property
     def cache_salt(self) -> str | None:
@@ -68,7 +62,7 @@ def model_call(
         llm = llm.bound
     own = {name: value for name in _OF_MODELS if (value := getattr(llm, name, None)) is not None}
     options = {**own, **bound, **arguments}
-    refuse_more_than_one(options)
+    check_options(options)
     if tenants is None:
         return ModelCall(dict(arguments), options)
     # What a call brings stands in place of an ``extra_body`` elsewhere, so it takes that over.

@@ -4,6 +4,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, message_chunk_to_message
 
+from contextpilot_integrations.langchain.chat.history import made_whole
+
 
 class Pieces:
     """The pieces of one answer so far.
@@ -24,8 +26,9 @@ class Pieces:
         self._whole = piece if self._whole is None else self._whole + piece
         usage = getattr(piece, "usage_metadata", None)
         if usage is not None:
-            self._told += bool(usage["input_tokens"])
-            self._usage |= usage
+            told = bool(usage["input_tokens"])
+            self._told += told
+            self._usage |= {name: value for name, value in usage.items() if told or name not in self._usage}
 
     @property
     def is_empty(self) -> bool:
@@ -37,5 +40,5 @@ class Pieces:
         """What the pieces add up to, a message if they are messages; None without any."""
         whole = self._whole if self._whole is None else message_chunk_to_message(self._whole)
         if self._told > 1 and isinstance(whole, AIMessage):
-            return whole.model_copy(update={"usage_metadata": self._usage})
-        return whole
+            return made_whole(whole.model_copy(update={"usage_metadata": self._usage}))
+        return whole if whole is None else made_whole(whole)

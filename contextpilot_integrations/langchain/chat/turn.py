@@ -6,14 +6,26 @@ from dataclasses import replace
 from typing import TypeVar
 
 from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 
 from contextpilot_core import RequestError, RequestTypeError
 from contextpilot_core.prompt import message_text
 from contextpilot_integrations.langchain.chat.answers import with_sources
+from contextpilot_integrations.langchain.chat.events import atell, tell
 from contextpilot_integrations.langchain.chat.history import as_sent, entry_of, message_of, reported_scale
 from contextpilot_integrations.langchain.chat.llm import ModelCall
 from contextpilot_integrations.langchain.documents import DocumentBlock, document_of
-from contextpilot_integrations.serving.chat import Asked, Entry, Setting, Turn, TurnFigures, read_usage, says_something
+from contextpilot_integrations.serving.chat import (
+    Asked,
+    Entry,
+    Setting,
+    Turn,
+    TurnFigures,
+    contained,
+    read_usage,
+    room_for,
+    says_something,
+)
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 
 _Answer = TypeVar("_Answer")
@@ -22,7 +34,7 @@ _Answer = TypeVar("_Answer")
 class ChatTurn:
     """Made for one question on top of the messages of its session; planned when made.
 
-    ``prompt`` and ``arguments`` go to the model. When ``rewritten`` is true, `added` replaces the session's messages.
+    ``prompt`` and ``arguments`` go to the model. ``replaced``: the session's messages, where `added` replaces them.
     """
 
     def __init__(
@@ -39,14 +51,17 @@ class ChatTurn:
             raise RequestError(f"the question is empty ({len(question)} characters); give the words of the user")
         history, asked = [entry_of(message) for message in messages], Asked(question, tuple(blocks))
         setting = _beside(setting, history)
-        room = None if setting.window is None else setting.window - call.answer_tokens
-        self.turn = Turn(setting, history, asked, room=room, scale=reported_scale(history))
-        self.rewritten, self.arguments = self.turn.rewritten, call.arguments
+        room = room_for(setting.window, call.options)
+        scale = 1.0 if room is None else reported_scale(history)
+        self.turn = Turn(setting, history, asked, room=room, scale=scale)
+        self.replaced, self.arguments = (messages if self.turn.rewritten else None), call.arguments
+        with self.turn.opening():
+            self._labelled = {label: document_of(source) for label, source in self.turn.sources.items()}
         self._prefix, self._tokenizer, self._call = setting.prefix, tokenizer, call
 
     def answered(self, answer: _Answer) -> _Answer:
         """Return an answer, or the first piece of one, with the documents that the labels of its prompt stand for."""
-        return with_sources(answer, {label: document_of(source) for label, source in self.turn.sources.items()})
+        return with_sources(answer, self._labelled)
 
     @property
     def prompt(self) -> list[BaseMessage]:
@@ -70,9 +85,9 @@ class ChatTurn:
             )
         if (refusal := answer.additional_kwargs.get("refusal")) and not says_something(answer.content):
             answer = answer.model_copy(update={"content": refusal})
-        if getattr(answer, "tool_calls", None) or not says_something(answer.content):
+        if _calls_tools(answer) or not says_something(answer.content):
             return []
-        before = self.turn.history if self.rewritten else []
+        before = self.turn.history if self.turn.rewritten else []
         return [*[self._message(entry) for entry in (*before, self.turn.entry)], answer]
 
     def figures(self, answer: BaseMessage) -> TurnFigures:
@@ -90,8 +105,24 @@ class ChatTurn:
             return self.figures(answer)
         return await asyncio.to_thread(self.figures, answer)
 
+    def tell(self, answer: BaseMessage, config: RunnableConfig) -> None:
+        """Send the figures to the callbacks of the run that ``config`` belongs to."""
+        with contained("telling the figures of a turn"):
+            tell(self.figures(answer), config)
+
+    async def atell(self, answer: BaseMessage, config: RunnableConfig) -> None:
+        """As `tell`."""
+        with contained("telling the figures of a turn"):
+            await atell(await self.afigures(answer), config)
+
     def _message(self, entry: Entry) -> BaseMessage:
         return message_of(entry)
+
+
+def _calls_tools(answer: BaseMessage) -> bool:
+    """Tell whether an answer is sent with tool calls, among them those whose arguments are broken off."""
+    calls = [getattr(answer, name, None) for name in ("tool_calls", "invalid_tool_calls")]
+    return any([*calls, answer.additional_kwargs.get("tool_calls"), answer.additional_kwargs.get("function_call")])
 
 
 def _beside(setting: Setting, history: Sequence[Entry]) -> Setting:

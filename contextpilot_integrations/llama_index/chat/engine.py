@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
+from types import NoneType
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -27,10 +28,11 @@ from llama_index.core.utils import get_tokenizer
 from llama_index_instrumentation import get_dispatcher
 
 from contextpilot_core import ConfigError, Plan, PromptTokens, RequestError, ReuseEngine
+from contextpilot_core.checks import kind_of
 from contextpilot_integrations.llama_index.chat.events import TurnEvent
 from contextpilot_integrations.llama_index.chat.finding import CondenseQuestion, Finder, Found
 from contextpilot_integrations.llama_index.chat.history import openai_form
-from contextpilot_integrations.llama_index.chat.llm import extra_body, salted, window_and_room
+from contextpilot_integrations.llama_index.chat.llm import check_list, extra_body, salted, window_and_room
 from contextpilot_integrations.llama_index.chat.responses import ContextPilotResponse, ContextPilotStreamingResponse
 from contextpilot_integrations.llama_index.chat.template import ContextTemplate
 from contextpilot_integrations.llama_index.chat.turn import ChatTurn, TurnMemory
@@ -41,8 +43,11 @@ from contextpilot_integrations.serving.chat import (
     Tenants,
     TurnLocks,
     Usage,
+    check_options,
+    check_parts,
+    contained,
     read_usage,
-    refuse_more_than_one,
+    whole,
 )
 from contextpilot_integrations.serving.tokens import PromptTokenizer, TokenSource
 
@@ -114,7 +119,13 @@ class ContextPilotChatEngine(BaseChatEngine):
             ConfigError: ``max_context_tokens`` is below 1, the memory does more than keep messages (memory blocks,
                 summaries), a template lacks its variables, or ``tenants`` cannot be kept apart with this LLM.
         """
+        check_parts(engine=engine, session_id=session_id, namespace=namespace, tenants=tenants, tokens=tokens)
         llm = Settings.llm if llm is None else llm
+        kind_of("llm", llm, LLM, "an LLM of LlamaIndex, or None for Settings.llm")
+        kind_of("memory", memory, (BaseMemory, NoneType), "a memory of LlamaIndex, or None for a new one")
+        kind_of("callback_manager", callback_manager, (CallbackManager, NoneType), "a CallbackManager, or None")
+        check_list("prefix_messages", prefix_messages, ChatMessage)
+        check_list("node_postprocessors", node_postprocessors, BaseNodePostprocessor)
         self._llm = llm if tenants is None else salted(llm, tenants, namespace)
         window, self._room = window_and_room(max_context_tokens, self._llm, memory)
         # `Memory` would count all tokens anew for every message, and keep a thread and an event loop for its database.
@@ -161,6 +172,8 @@ class ContextPilotChatEngine(BaseChatEngine):
         Raises:
             ConfigError: both ``system_prompt`` and ``prefix_messages`` are given; else as the constructor.
         """
+        kind_of("system_prompt", system_prompt, (str, NoneType), "a str, or None for none")
+        check_list("chat_history", () if chat_history is None else chat_history, ChatMessage)
         if system_prompt is not None:
             if options.get("prefix_messages"):
                 raise ConfigError("system_prompt and prefix_messages are both given; put the system message into one")
@@ -203,7 +216,7 @@ class ContextPilotChatEngine(BaseChatEngine):
                 answer = self._llm.chat(turn.prompt(self._prefix))
             usage = read_usage(answer.raw)
             self._answered(turn, usage, turn.read_tokens(self._tokenizer, usage))
-            reply = ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")
+            reply = ChatMessage(role=MessageRole.ASSISTANT, content=whole(answer.message.content or ""))
             TurnMemory(self._memory, turn, held).put(reply)
         return turn.response(reply)
 
@@ -216,7 +229,7 @@ class ContextPilotChatEngine(BaseChatEngine):
                 answer = await self._llm.achat(turn.prompt(self._prefix))
             usage = read_usage(answer.raw)
             self._answered(turn, usage, await turn.aread_tokens(self._tokenizer, usage))
-            reply = ChatMessage(role=MessageRole.ASSISTANT, content=answer.message.content or "")
+            reply = ChatMessage(role=MessageRole.ASSISTANT, content=whole(answer.message.content or ""))
             await TurnMemory(self._memory, turn, held).aput(reply)
         return turn.response(reply)
 
@@ -256,7 +269,7 @@ class ContextPilotChatEngine(BaseChatEngine):
         self._held = held
         if chat_history is not None:
             self._memory.set(list(chat_history))
-        stored = self._memory.get_all()
+        message, stored = whole(message), self._memory.get_all()
         return self._plan(message, self._finder.find(message, stored), stored)
 
     async def _aask(self, message: str, chat_history: list[ChatMessage] | None, held: Held) -> ChatTurn:
@@ -269,11 +282,11 @@ class ContextPilotChatEngine(BaseChatEngine):
         self._held = held
         if chat_history is not None:
             await self._memory.aset(list(chat_history))
-        stored = await self._memory.aget_all()
+        message, stored = whole(message), await self._memory.aget_all()
         return self._plan(message, await self._finder.afind(message, stored), stored)
 
     def _plan(self, message: str, found: Found, stored: list[ChatMessage]) -> ChatTurn:
-        refuse_more_than_one(getattr(self._llm, "additional_kwargs", {}))
+        check_options(getattr(self._llm, "additional_kwargs", None) or {})
         setting = replace(self._setting, session_id=find_session(self._session_id, self._memory))
         turn = ChatTurn(
             setting,
@@ -290,7 +303,8 @@ class ContextPilotChatEngine(BaseChatEngine):
 
     def _answered(self, turn: ChatTurn, usage: Usage, tokens: PromptTokens | None) -> None:
         self._last_usage = usage
-        _dispatcher.event(TurnEvent(**asdict(turn.figures(usage, tokens))))
+        with contained("telling the figures of a turn"):
+            _dispatcher.event(TurnEvent(**asdict(turn.figures(usage, tokens))))
         self._scale = turn.turn.scale(usage.prompt_tokens) or self._scale
 
     def _watched(self, turn: ChatTurn, chunks: ChatResponseGen) -> ChatResponseGen:

@@ -15,6 +15,7 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from contextpilot_core import ConfigError, RequestTypeError
+from contextpilot_core.checks import able
 from contextpilot_integrations.llama_index.chat.history import as_asked
 
 CondenseQuestion: TypeAlias = str | BasePromptTemplate | Callable[[str, list[ChatMessage]], str | Awaitable[str]]
@@ -40,6 +41,7 @@ class Finder:
         llm: LLM,
     ) -> None:
         """Use ``llm`` where ``condense`` is a prompt. Raises `ConfigError`: the prompt lacks a variable."""
+        able("retriever", retriever, ("retrieve", "aretrieve"), "a retriever of LlamaIndex")
         self._retriever, self._postprocessors, self._llm = retriever, list(postprocessors), llm
         self._condense = PromptTemplate(condense) if isinstance(condense, str) else condense
         if isinstance(self._condense, BasePromptTemplate):

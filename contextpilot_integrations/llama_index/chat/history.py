@@ -4,13 +4,14 @@ A user message of ours carries in ``additional_kwargs`` what it was planned from
 messages before it change, by another process, too: a hint must never name what is gone. It is not sent to the model.
 """
 
+import operator
 from collections.abc import Iterable
 
-from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+from llama_index.core.base.llms.types import ChatMessage, ContentBlock, MessageRole, TextBlock
 
 from contextpilot_core import Message
 from contextpilot_core.prompt import message_text
-from contextpilot_integrations.serving.chat import Entry, as_rendered, asked_of, record_of
+from contextpilot_integrations.serving.chat import Entry, as_rendered, asked_of, record_of, whole
 
 RECORD = "contextpilot"
 
@@ -36,7 +37,7 @@ def openai_form(messages: Iterable[ChatMessage]) -> list[Message]:
 
 def entry_of(message: ChatMessage) -> Entry:
     """Return a message as our chats read it: its OpenAI form, and what one of ours was planned from."""
-    (read,), record = openai_form([message]), message.additional_kwargs.get(RECORD)
+    (read,), record = whole(openai_form([message])), message.additional_kwargs.get(RECORD)
     asked = asked_of(record, message_text(read)) if message.role == MessageRole.USER else None
     return Entry(as_rendered(read, asked), asked, message)
 
@@ -51,14 +52,27 @@ def message_of(entry: Entry) -> ChatMessage:
 
 
 def as_sent(message: ChatMessage) -> ChatMessage:
-    """Return the message without our record."""
-    if RECORD not in message.additional_kwargs:
+    """Return the message as the model gets it: without our record, and made whole."""
+    if RECORD in message.additional_kwargs:
+        others = {key: value for key, value in message.additional_kwargs.items() if key != RECORD}
+        message = message.model_copy(update={"additional_kwargs": others})
+    return made_whole(message)
+
+
+def made_whole(message: ChatMessage) -> ChatMessage:
+    """Return a message whose texts can be sent (`whole`); the message itself where they can already."""
+    blocks, known = [_mended(block) for block in message.blocks], whole(message.additional_kwargs)
+    if known is message.additional_kwargs and all(map(operator.is_, blocks, message.blocks)):
         return message
-    others = {key: value for key, value in message.additional_kwargs.items() if key != RECORD}
-    return message.model_copy(update={"additional_kwargs": others})
+    return message.model_copy(update={"blocks": blocks, "additional_kwargs": known})
 
 
 def as_asked(message: ChatMessage) -> ChatMessage:
     """Return the message without the documents that went along with a question of ours."""
     asked = entry_of(message).asked
-    return message if asked is None else ChatMessage(role=message.role, content=asked.query)
+    return made_whole(message) if asked is None else ChatMessage(role=message.role, content=asked.query)
+
+
+def _mended(block: ContentBlock) -> ContentBlock:
+    mended = {name: made for name, value in vars(block).items() if (made := whole(value)) is not value}
+    return block.model_copy(update=mended) if mended else block

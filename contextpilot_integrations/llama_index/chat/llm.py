@@ -7,7 +7,7 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.memory import BaseMemory, ChatSummaryMemoryBuffer, SimpleComposableMemory, VectorMemory
 
 from contextpilot_core import ConfigError
-from contextpilot_core.checks import whole_number
+from contextpilot_core.checks import kind_of, whole_number
 from contextpilot_integrations.serving.chat import Tenants
 
 _ANSWER_TOKENS = 256
@@ -57,3 +57,10 @@ def check_memory(memory: BaseMemory | None) -> None:
             f"memory is a {type(memory).__name__} that {reason}; give a ChatMemoryBuffer, or a Memory without "
             "memory_blocks, or keep ContextChatEngine with a ContextPilotPostprocessor"
         )
+
+
+def check_list(name: str, values: object, kind: type) -> None:
+    """Raise `ConfigError` unless ``values`` is a list or a tuple of objects of this ``kind``."""
+    kind_of(name, values, (list, tuple), f"a list of {kind.__name__}")
+    for value in values:  # type: ignore[attr-defined]
+        kind_of(f"one of {name}", value, kind, f"a {kind.__name__}")

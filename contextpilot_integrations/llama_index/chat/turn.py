@@ -11,14 +11,14 @@ from llama_index.core.tools import ToolOutput
 
 from contextpilot_core import PromptTokens
 from contextpilot_integrations.llama_index.chat.finding import Found
-from contextpilot_integrations.llama_index.chat.history import as_sent, entry_of, message_of, openai_form
+from contextpilot_integrations.llama_index.chat.history import as_sent, entry_of, made_whole, message_of, openai_form
 from contextpilot_integrations.llama_index.chat.responses import (
     ContextPilotResponse,
     ContextPilotStreamingResponse,
     NodesByLabel,
 )
 from contextpilot_integrations.llama_index.chat.template import ContextTemplate
-from contextpilot_integrations.llama_index.nodes import context_blocks, nodes_of
+from contextpilot_integrations.llama_index.nodes import context_blocks, in_prompt_order, nodes_of
 from contextpilot_integrations.serving.chat import (
     SALT,
     Asked,
@@ -28,6 +28,7 @@ from contextpilot_integrations.serving.chat import (
     TurnFigures,
     Usage,
     says_something,
+    whole,
 )
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 
@@ -36,6 +37,7 @@ class ChatTurn:
     """Made for one question on top of what the memory holds; planned when made.
 
     When ``rewritten`` is true, `TurnMemory` puts ``history`` and the question in place of what the memory holds.
+    ``nodes_by_label`` is what every label of the prompt stands for.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class ChatTurn:
         asked = Asked(question, blocks, frame=template.around(question) if template is not None and blocks else None)
         self.turn = Turn(setting, [entry_of(message) for message in stored], asked, room=room, scale=scale)
         self._prefix, self._extra_body = setting.prefix, extra_body
-        self.nodes, self.rewritten = found.nodes, self.turn.rewritten
-        self._query = found.query
-        *self.history, self.user = [message_of(entry) for entry in (*self.turn.history, self.turn.entry)]
+        self._query, self.rewritten = found.query, self.turn.rewritten
+        with self.turn.opening():
+            self.nodes = in_prompt_order(found.nodes, self.turn.plan.blocks)
+            self.nodes_by_label: NodesByLabel = {label: nodes_of(each) for label, each in self.turn.sources.items()}
+            *self.history, self.user = [message_of(entry) for entry in (*self.turn.history, self.turn.entry)]
 
     @property
     def sources(self) -> list[ToolOutput]:
@@ -65,15 +69,13 @@ class ChatTurn:
         question = {"message": self._query}
         return [ToolOutput(tool_name="retriever", content=str(self.nodes), raw_input=question, raw_output=self.nodes)]
 
-    @property
-    def nodes_by_label(self) -> NodesByLabel:
-        """What every label of the prompt stands for."""
-        return {label: nodes_of(source) for label, source in self.turn.sources.items()}
-
     def response(self, answer: ChatMessage) -> ContextPilotResponse:
         """Return an answer as the caller gets it."""
         return ContextPilotResponse(
-            answer.content or "", sources=self.sources, source_nodes=self.nodes, nodes_by_label=self.nodes_by_label
+            whole(answer.content or ""),
+            sources=self.sources,
+            source_nodes=self.nodes,
+            nodes_by_label=self.nodes_by_label,
         )
 
     def streaming(self, **streams: Any) -> ContextPilotStreamingResponse:
@@ -84,7 +86,7 @@ class ChatTurn:
 
     def prompt(self, prefix: Sequence[ChatMessage]) -> list[ChatMessage]:
         """Return the messages to send, behind ``prefix``."""
-        return [*prefix, *map(as_sent, (*self.history, self.user))]
+        return [*map(as_sent, (*prefix, *self.history, self.user))]
 
     def read_tokens(self, tokenizer: PromptTokenizer | None, usage: Usage) -> PromptTokens | None:
         """Return the exact tokens of the prompt, where the engine needs them; waits for their source."""
@@ -92,7 +94,7 @@ class ChatTurn:
             return None
         return tokenizer.read(
             self.turn.plan,
-            [*self._prefix, *openai_form([*self.history, self.user])],
+            [*self._prefix, *openai_form(map(as_sent, (*self.history, self.user)))],
             prompt_tokens=usage.prompt_tokens,
             template_options=self._extra_body.get("chat_template_kwargs"),
         )
@@ -118,12 +120,14 @@ class TurnMemory:
 
     def put(self, answer: ChatMessage) -> None:
         """Append the turn, or replace everything by its messages where they were rewritten."""
+        answer = made_whole(answer)
         write = self._memory.set if self._rewritten else self._memory.put_messages
         if says_something(answer.content):
             self._held.record(partial(write, [*self._messages, answer]), self._memory.reset)
 
     async def aput(self, answer: ChatMessage) -> None:
         """As `put`."""
+        answer = made_whole(answer)
         write = self._memory.aset if self._rewritten else self._memory.aput_messages
         if says_something(answer.content):
             await self._held.arecord(partial(write, [*self._messages, answer]), self._memory.areset)

@@ -1,6 +1,7 @@
 """What every chat of ours needs, whatever it talks through: one turn, planned, sent, remembered and measured."""
 
-from contextpilot_integrations.serving.chat.answers import refuse_more_than_one, says_something
+from contextpilot_integrations.serving.chat.answers import check_options, no_answer, room_for, says_something
+from contextpilot_integrations.serving.chat.containment import contained
 from contextpilot_integrations.serving.chat.entries import (
     Asked,
     Entry,
@@ -11,10 +12,12 @@ from contextpilot_integrations.serving.chat.entries import (
     stored_sources,
 )
 from contextpilot_integrations.serving.chat.locks import Held, TurnLocks
+from contextpilot_integrations.serving.chat.parts import check_parts
 from contextpilot_integrations.serving.chat.replan import Setting
 from contextpilot_integrations.serving.chat.tenants import SALT, Tenants
+from contextpilot_integrations.serving.chat.texts import whole
 from contextpilot_integrations.serving.chat.turn import Turn
-from contextpilot_integrations.serving.chat.usage import TurnFigures, Usage, read_usage
+from contextpilot_integrations.serving.chat.usage import TurnFigures, Usage, read_usage, scale_of, usual_tokens
 
 __all__ = [
     "SALT",
@@ -29,10 +32,17 @@ __all__ = [
     "Usage",
     "as_rendered",
     "asked_of",
+    "contained",
+    "no_answer",
     "read_usage",
     "record_of",
-    "refuse_more_than_one",
+    "check_options",
+    "check_parts",
+    "room_for",
     "says_something",
+    "scale_of",
     "sent",
     "stored_sources",
+    "usual_tokens",
+    "whole",
 ]

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from contextpilot_core import ContextBlock, EngineConfig, Message, Source, TokenCounter
 from contextpilot_core.prompt import Shown, body_digest, sources_of
+from contextpilot_core.tokens import MOST_TOKENS
+from contextpilot_integrations.serving.chat.texts import whole
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,8 @@ class Asked:
     ``base``: digest of the history that its hints name or its labels go on from, "" for neither. ``tokens``: what our
     counter said of the whole prompt, to be compared with what the server says. ``frame``: what a template put before
     the context, and what behind it, the question included; None for no template. ``labels``: those of its plan.
+
+    All texts are made whole (`whole`), as they are to be sent. What has another type the engine refuses.
     """
 
     query: str
@@ -27,6 +31,13 @@ class Asked:
     tokens: int = 0
     frame: tuple[str, str] | None = None
     labels: tuple[int | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Make the texts whole. Raises `RequestError`: the parts contain themselves."""
+        for name in ("query", "parts", "frame"):
+            object.__setattr__(self, name, whole(getattr(self, name)))
+        if isinstance(self.blocks, tuple):
+            object.__setattr__(self, "blocks", tuple([_whole_block(block) for block in self.blocks]))
 
     @property
     def head(self) -> str:
@@ -83,7 +94,7 @@ def record_of(asked: Asked, text: str) -> dict[str, Any]:
 
     Of the metadata only what JSON can hold: that is for citing, and for a renderer.
     """
-    return {
+    record = {
         "query": asked.query,
         "blocks": [_kept(block) for block in map(_block, asked.blocks)],
         "order": list(asked.order or ()),
@@ -93,6 +104,7 @@ def record_of(asked: Asked, text: str) -> dict[str, Any]:
         "shown": _words(text),
         **({} if asked.frame is None else {"frame": list(asked.frame)}),
     }
+    return whole(record)
 
 
 def asked_of(record: Any, text: str | None) -> Asked | None:
@@ -100,21 +112,48 @@ def asked_of(record: Any, text: str | None) -> Asked | None:
 
     A message that somebody cut, redacted or summarised is theirs: what it no longer shows does not come back.
     """
-    try:
-        blocks = tuple([ContextBlock(**block) for block in record["blocks"]])
-        order, shown = tuple(map(int, record.get("order") or ())) or None, record.get("shown")
-        head, words = record.get("frame", (None, None))
-        frame = (head, words) if "frame" in record else None
-        base, labels = record.get("base", ""), tuple(record.get("labels", ()))
-        asked = Asked(record["query"], blocks, (), order, base, int(record["tokens"]), frame, labels)
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+    shown = record.get("shown") if isinstance(record, Mapping) else None
+    if not isinstance(record, Mapping) or text is None or (shown is not None and shown != _words(text)):
         return None
-    texts = [asked.query, asked.base, *[block.text for block in blocks], *[block.title or "" for block in blocks]]
-    texts += asked.frame or ()
-    known = all([isinstance(block.metadata, dict | None) for block in blocks])
-    known = known and all([isinstance(label, int | None) for label in labels])
-    changed = shown is not None and (text is None or shown != _words(text))
-    return asked if known and not changed and all([isinstance(each, str) for each in texts]) else None
+    try:
+        asked = Asked(
+            query=_typed(record["query"], str),
+            blocks=tuple([_stored_block(block) for block in _typed(record["blocks"], list, tuple)]),
+            order=tuple(map(int, _typed(record.get("order", ()), list, tuple))) or None,
+            base=_typed(record.get("base", ""), str),
+            tokens=int(record["tokens"]),
+            frame=_frame(record["frame"]) if "frame" in record else None,
+            labels=tuple([_label(label) for label in _typed(record.get("labels", ()), list, tuple)]),
+        )
+    except (KeyError, OverflowError, TypeError, ValueError):
+        return None
+    return asked if 0 <= asked.tokens <= MOST_TOKENS else None
+
+
+def _typed(value: Any, *kinds: type) -> Any:
+    """Return a value. Raises `TypeError`: it is of another type."""
+    if not isinstance(value, kinds):
+        raise TypeError(type(value).__name__)
+    return value
+
+
+def _stored_block(stored: Any) -> ContextBlock:
+    block = ContextBlock(**_typed(stored, Mapping))
+    _typed(block.text, str), _typed(block.title, str, type(None))
+    for name in _typed(block.metadata, dict, type(None)) or ():
+        _typed(name, str)
+    return block
+
+
+def _frame(stored: Any) -> tuple[str, str]:
+    head, words = _typed(stored, list, tuple)
+    return _typed(head, str), _typed(words, str)
+
+
+def _label(stored: Any) -> int | None:
+    if stored is not None and (isinstance(stored, bool) or _typed(stored, int) < 1):
+        raise ValueError(stored)
+    return stored
 
 
 def _kept(block: ContextBlock) -> dict[str, Any]:
@@ -163,6 +202,13 @@ def stored_sources(asked: Iterable[Asked]) -> Mapping[int, Source]:
             for question in asked
         ]
     )
+
+
+def _whole_block(block: str | ContextBlock) -> str | ContextBlock:
+    if not isinstance(block, ContextBlock):
+        return whole(block)
+    text, title = whole(block.text), whole(block.title)
+    return block if text is block.text and title is block.title else replace(block, text=text, title=title)
 
 
 def _block(block: str | ContextBlock) -> ContextBlock:

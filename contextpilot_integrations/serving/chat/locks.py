@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contextpilot_core import RequestError
+from contextpilot_core.mirror import ProcessLock
 
 Key = tuple[str, str]
 """A session: its namespace, and its id."""
@@ -73,7 +74,7 @@ class TurnLocks:
 
     def __init__(self) -> None:
         self._seats: dict[Key, _Seat] = {}
-        self._guard = threading.Lock()
+        self._guard = ProcessLock(lambda torn: self._seats.clear())  # those who had them stayed in the parent
 
     def is_held(self, key: Key) -> bool:
         """Tell whether a turn of a session is under way."""

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from contextpilot_core import Message, Plan, RequestError, ReuseEngine, TokenCounter
 from contextpilot_core.checks import whole_number
 from contextpilot_core.prompt import HistoryDigest, message_text
+from contextpilot_integrations.serving.chat.containment import WindowCounter
 from contextpilot_integrations.serving.chat.entries import Asked, Entry, message_tokens, read, sent, split_turns
+from contextpilot_integrations.serving.chat.texts import whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,11 @@ class Setting:
     stored: bool = True
 
     def __post_init__(self) -> None:
-        """Check the window. Raises `ConfigError`."""
+        """Check the window, let the counter fail, and make the texts whole. Raises `ConfigError`."""
+        if not isinstance(self.count, WindowCounter):
+            object.__setattr__(self, "count", WindowCounter(self.count))
+        for name in ("instructions", "prefix"):
+            object.__setattr__(self, name, whole(getattr(self, name)))
         if self.window is not None:
             whole_number("max_context_tokens", self.window, "give the model's window, or None for no limit")
 
@@ -56,7 +62,8 @@ class Setting:
         """Return the message of a plan that was made of ``asked`` on top of ``history``."""
         depends = plan.names_history or min(plan.own_labels, default=1) > 1
         base = self.digest(history).value if self.stored and depends else ""
-        message = {"role": "user", "content": plan.message_text} if plan.message_text else None
+        text = whole(plan.message_text)  # a renderer may have brought what is not
+        message = {"role": "user", "content": text} if text else None
         return Entry(message, replace(asked, order=plan.order, base=base, labels=plan.labels_given))
 
     def digest(self, history: Sequence[Entry] = ()) -> HistoryDigest:
@@ -128,7 +135,7 @@ def remind(setting: Setting, history: Sequence[Entry], places: Sequence[int], pl
         entry = history[place]
         if entry.asked is not None and entry.message is not None:
             plan = setting.plan(entry.asked, history[:place])
-            if plan.message_text == message_text(entry.message):
+            if whole(plan.message_text) == message_text(entry.message):
                 plans.append(plan)
             else:
                 setting.engine.abandon(plan)

@@ -84,6 +84,8 @@ class Asking(ABC, Generic[AnswerT, StreamedT, StreamT]):
 
         Raises:
             RequestError: something cannot be planned as given; nothing was sent.
+            AnswerError: what came is no answer (a page of HTML, nothing at all); errors of the client library come
+                through.
         """
         question = self._chats.question(blocks, query, session_id, instructions, namespace, create_kwargs)
         return self._streamed(question) if stream else self._answer(question)

@@ -21,8 +21,8 @@ from contextpilot_integrations.serving.client.replicas import (
     refuse_other_kind,
     scheduler_of,
 )
-from contextpilot_integrations.serving.client.streams import AsyncChatStream
-from contextpilot_integrations.serving.client.turn import ChatResult, Question, may_refuse
+from contextpilot_integrations.serving.client.streams import AsyncChatStream, Item
+from contextpilot_integrations.serving.client.turn import ChatResult, Question
 from contextpilot_integrations.serving.tokens import TokenSource
 
 
@@ -38,7 +38,7 @@ class AsyncChatCalls(Asking[Awaitable[ChatResult], Awaitable[AsyncChatStream], A
     def _stream(self, question: Question) -> AsyncChatStream:
         return AsyncChatStream(self._run(question, shown=True))
 
-    async def _run(self, question: Question, *, shown: bool) -> AsyncGenerator[str | ChatResult, None]:
+    async def _run(self, question: Question, *, shown: bool) -> AsyncGenerator[Item, None]:
         async with self._chats.sessions.aheld(question.namespace, question.session_id) as (conversation, held):
             for attempt in self._chats.attempts(question, conversation):
                 with attempt:
@@ -48,7 +48,9 @@ class AsyncChatCalls(Asking[Awaitable[ChatResult], Awaitable[AsyncChatStream], A
                         async for chunk in chunks:
                             text = attempt.turn.feed(chunk)
                             if text and shown:
-                                attempt.seen = True
+                                if not attempt.seen:
+                                    attempt.seen = True
+                                    yield attempt.turn
                                 yield text
                                 held.keep()
                     result = attempt.turn.finish(await _tokens(attempt))
@@ -83,7 +85,7 @@ class AsyncContextPilotClient(AsyncChatCalls):
             tokens: exact tokens of prompts.
             max_context_tokens: the context window.
             token_counter: counts for it.
-            max_sessions: histories that are kept.
+            max_sessions: histories that are kept per namespace.
             max_wait_ms: let questions that come within so many milliseconds wait for each other, and send them in the
                 order that reuses most (`WindowScheduler`); None: each goes at once.
             clock: seconds that never go back.
@@ -105,16 +107,17 @@ class AsyncContextPilotClient(AsyncChatCalls):
 
 async def _open(attempt: Attempt) -> Any:
     replica, turn = attempt.replica, attempt.turn
-    asked = replica.asked
+    asked = replica.wishes.present
     while True:
         try:
             chunks = await replica.create(**turn.arguments(asked))
             break
         except Exception as error:
-            if not (asked and may_refuse(error)):
+            fewer = replica.wishes.fewer(asked, error)
+            if fewer is None:
                 raise
-        asked = asked[:-1]
-    replica.asked = asked
+        asked = fewer
+    replica.wishes.accepted(asked)
     attempt.accepted()
     return chunks
 

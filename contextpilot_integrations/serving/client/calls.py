@@ -17,7 +17,8 @@ from contextpilot_core import (
     ReuseEngine,
     TokenCounter,
 )
-from contextpilot_integrations.serving.chat import Setting, Tenants
+from contextpilot_core.checks import shown
+from contextpilot_integrations.serving.chat import Asked, Setting, Tenants, check_options, check_parts, whole
 from contextpilot_integrations.serving.chat.entries import read
 from contextpilot_integrations.serving.client.conversation import Conversation, Sessions
 from contextpilot_integrations.serving.client.replicas import Attempt, Replicas
@@ -48,9 +49,8 @@ class Chats:
         clock: Callable[[], float],
     ) -> None:
         if not isinstance(model, str) or not model:
-            raise ConfigError(f"model={model!r} must be the name under which the server knows its model; give it")
-        if tenants is not None and not isinstance(tenants, Tenants):
-            raise ConfigError(f"tenants is a {type(tenants).__name__}; it must be a Tenants, or None for no salts")
+            raise ConfigError(f"model={shown(model)} must be the name under which the server knows its model; give it")
+        check_parts(tenants=tenants, clock=clock)
         self.replicas, self.sessions = replicas, Sessions(limits.max_sessions)
         self._model, self._clock, self._tenants = model, clock, tenants
         # What every question starts from; the messages are kept here alone.
@@ -70,10 +70,8 @@ class Chats:
         """Check what the engine does not; the question of a chat."""
         parts = _parts(query)
         return Question(
-            blocks=_blocks(blocks),
-            query="" if parts else query,  # type: ignore[arg-type]  # what is neither, the engine refuses
-            parts=parts,
-            instructions=instructions,
+            asked=Asked("" if parts else query, _blocks(blocks), parts),  # type: ignore[arg-type]  # the engine refuses
+            instructions=whole(instructions),
             session_id=session_of(argument=session_id),
             namespace=namespace,
             options=self._options(namespace, options),
@@ -84,10 +82,9 @@ class Chats:
     ) -> Question:
         """Check what the engine does not; the question of a text prompt."""
         return Question(
-            blocks=_blocks(blocks),
-            query=query,
+            asked=Asked(query, _blocks(blocks)),
             is_text=True,
-            instructions=instructions,
+            instructions=whole(instructions),
             session_id=None,
             namespace=namespace,
             options=self._options(namespace, options),
@@ -111,18 +108,11 @@ class Chats:
         return self.replicas.attempts(request_of(question, conversation), conversation, turn)
 
     def _options(self, namespace: str, options: dict[str, Any]) -> dict[str, Any]:
-        for name in ("messages", "prompt"):
-            if name in options:
-                raise RequestError(
-                    f"{name} cannot be given, this client builds it: give the question as query, its documents as "
-                    "blocks, a system prompt as instructions; earlier turns are kept by session_id"
-                )
         if "stream" in options:
             raise RequestError("stream cannot be given here: use chat(...) for a whole answer")
-        for name in ("extra_body", "stream_options"):
-            if not isinstance(options.get(name), Mapping | None):
-                kind = type(options[name]).__name__
-                raise RequestTypeError(f"{name} is a {kind}; it must be a dict of the server's options; leave it out")
+        if not isinstance(wanted := options.get("stream_options"), Mapping | None):
+            raise RequestTypeError(f"stream_options is a {type(wanted).__name__}; it must be a dict; leave it out")
+        check_options(options)
         if not isinstance(namespace, str):
             raise RequestTypeError(f"namespace={namespace!r} must be a str; give the tenant's name, or leave it out")
         if self._tenants is not None:
@@ -146,20 +136,23 @@ def _parts(query: Query) -> tuple[Message, ...]:
                 f"query[{number}] is a {type(part).__name__}; a question is a str, or a list of parts in OpenAI form, "
                 'like {"type": "text", "text": "..."}'
             )
-        parts.append(deepcopy(dict(part)))  # they stay in the history, and callers may change theirs
+        try:  # they stay in the history, and callers may change theirs
+            parts.append(deepcopy(dict(part)))
+        except RecursionError:
+            raise RequestError(f"query[{number}] is nested too deeply; give plain JSON values") from None
     return tuple(parts)
 
 
-def _blocks(blocks: Any) -> tuple[str | ContextBlock, ...]:
+def _blocks(blocks: Any) -> Any:
     """Return what can be read again; what are no blocks, the engine refuses."""
-    return tuple(blocks) if isinstance(blocks, (Iterator, list)) else blocks
+    return blocks if isinstance(blocks, (str, bytes, Mapping)) or not isinstance(blocks, Iterable) else tuple(blocks)
 
 
 def request_of(question: Question, conversation: Conversation) -> ContextRequest:
     """Return a question as the engine reads it, on top of its conversation."""
     return ContextRequest(
-        blocks=question.blocks,
-        query=question.query,
+        blocks=question.asked.blocks,
+        query=question.asked.query,
         instructions=question.instructions,
         messages=tuple(read(conversation.history)),
         session_id=question.session_id,

@@ -10,8 +10,8 @@ from contextpilot_integrations.serving.client.asking import Asking
 from contextpilot_integrations.serving.client.async_client import AsyncContextPilotClient
 from contextpilot_integrations.serving.client.calls import Chats, Limits, closing_stream
 from contextpilot_integrations.serving.client.replicas import Attempt, OpenAIClient, only, refuse_other_kind
-from contextpilot_integrations.serving.client.streams import AsyncChatStream, ChatStream
-from contextpilot_integrations.serving.client.turn import ChatResult, Question, may_refuse
+from contextpilot_integrations.serving.client.streams import AsyncChatStream, ChatStream, Item
+from contextpilot_integrations.serving.client.turn import ChatResult, Question
 from contextpilot_integrations.serving.tokens import TokenSource
 
 __all__ = [
@@ -35,7 +35,7 @@ class ChatCalls(Asking[ChatResult, ChatStream, ChatStream]):
 
     _streamed = _stream
 
-    def _run(self, question: Question, *, shown: bool) -> Generator[str | ChatResult, None, None]:
+    def _run(self, question: Question, *, shown: bool) -> Generator[Item, None, None]:
         """Yield the pieces of the answer, if they are to be ``shown``, and the result."""
         with self._chats.sessions.held(question.namespace, question.session_id) as (conversation, held):
             for attempt in self._chats.attempts(question, conversation):
@@ -44,7 +44,9 @@ class ChatCalls(Asking[ChatResult, ChatStream, ChatStream]):
                         for chunk in chunks:
                             text = attempt.turn.feed(chunk)
                             if text and shown:
-                                attempt.seen = True
+                                if not attempt.seen:
+                                    attempt.seen = True
+                                    yield attempt.turn
                                 yield text
                                 held.keep()
                     result = attempt.turn.finish(_tokens(attempt))
@@ -86,7 +88,7 @@ class ContextPilotClient(ChatCalls):
             max_context_tokens: the context window; a session that would not fit drops whole oldest turns until its
                 history takes at most half of it. None: no limit.
             token_counter: counts a text's tokens for that; corrected by what the server reports.
-            max_sessions: histories that are kept; the least recently used is forgotten.
+            max_sessions: histories that are kept per namespace; the least recently used is forgotten.
             clock: seconds, for ``ttft_ms``.
 
         Raises:
@@ -105,16 +107,17 @@ class ContextPilotClient(ChatCalls):
 
 def _open(attempt: Attempt) -> Any:
     replica, turn = attempt.replica, attempt.turn
-    asked = replica.asked
+    asked = replica.wishes.present
     while True:
         try:
             chunks = replica.create(**turn.arguments(asked))
             break
         except Exception as error:
-            if not (asked and may_refuse(error)):
+            fewer = replica.wishes.fewer(asked, error)
+            if fewer is None:
                 raise
-        asked = asked[:-1]
-    replica.asked = asked
+        asked = fewer
+    replica.wishes.accepted(asked)
     attempt.accepted()
     return chunks
 

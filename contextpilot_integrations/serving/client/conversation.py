@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 
 from contextpilot_core import Message, Plan, ReuseEngine
 from contextpilot_core.checks import whole_number
@@ -28,13 +29,13 @@ class Conversation:
 
 
 class Sessions:
-    """Conversations by (namespace, session id), the least recently used forgotten first; thread-safe."""
+    """Conversations by (namespace, session id), the least recently used of a namespace forgotten first; thread-safe."""
 
     def __init__(self, limit: int) -> None:
-        """Keep at most ``limit`` conversations, not counting those in use. Raises `ConfigError`."""
+        """Keep at most ``limit`` conversations per namespace, not counting those in use. Raises `ConfigError`."""
         whole_number("max_sessions", limit, "1_000 is usual")
         self._locks = TurnLocks()
-        self._known: Recent[Key, Conversation] = Recent(limit, self._locks.is_held)
+        self._known: Recent[Key, Conversation] = Recent(limit, self._locks.is_held, group=itemgetter(0))
 
     @contextmanager
     def held(self, namespace: str, session_id: str | None) -> Iterator[tuple[Conversation, Held]]:

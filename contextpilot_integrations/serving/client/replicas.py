@@ -6,7 +6,6 @@ request finds out whether it is back.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,11 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from contextpilot_core import ConfigError, ContextRequest, Plan, ReuseEngine, WindowScheduler
+from contextpilot_core.checks import kind_of
+from contextpilot_core.mirror import ProcessLock
+from contextpilot_integrations.serving.chat import check_parts
 from contextpilot_integrations.serving.client.conversation import Conversation
-from contextpilot_integrations.serving.client.turn import ClientTurn, Wanted
+from contextpilot_integrations.serving.client.turn import ClientTurn, Wishes
 from contextpilot_integrations.serving.tokens import PromptTokenizer, ServerTokens, TokenSource
 
 _log = logging.getLogger(__name__)
@@ -62,19 +64,20 @@ class Replica:
         ``tokens`` tells those of prompts to an engine that follows events; None: the server's own endpoints.
 
         Raises:
-            ConfigError: ``client`` has no chat endpoint.
+            ConfigError: ``client`` has no chat endpoint, ``engine`` or ``tokens`` are of another type.
         """
         try:
             client.chat.completions.create  # noqa: B018 - only whether it is there
         except AttributeError as error:
             name = type(client).__name__
             raise ConfigError(f"client is a {name}; it must be an openai.OpenAI or AsyncOpenAI") from error
+        kind_of("engine", engine, ReuseEngine, "a ReuseEngine")
+        check_parts(tokens=tokens)
         self.client, self.engine, self.name, self.scheduler = client, engine, name, scheduler
-        # What the server is asked besides the answer, until it refuses; the last goes first.
-        self.asked: tuple[Wanted, ...] = ("usage",)
+        self.wishes = Wishes(name, "usage")
         self.tokenizer: PromptTokenizer | None = None
         if engine.follows_events and (tokens := tokens or _own_tokens(client)) is not None:
-            self.asked = ("usage", "token_ids")
+            self.wishes = Wishes(name, "usage", "token_ids")
             self.tokenizer = PromptTokenizer(tokens)
         self.outstanding = self.sent = self.failures = 0
         self.retry_at: float | None = None
@@ -152,7 +155,8 @@ class Replicas:
     ) -> None:
         self._replicas, self._max_imbalance = tuple(replicas), max_imbalance
         self._retry_seconds, self._clock = retry_seconds, clock
-        self._lock = threading.Lock()
+        self._choosing = ProcessLock()  # one question at a time finds its replica; what callers gave is asked meanwhile
+        self._lock = ProcessLock(self._forked)  # of the figures; nothing else is called while it is held
 
     @property
     def engines(self) -> tuple[ReuseEngine, ...]:
@@ -188,15 +192,16 @@ class Replicas:
         """
         left = list(self._replicas)
         while left:
-            with self._lock:
+            with self._choosing:
                 replica = self._choice(left, request, conversation)
                 left.remove(replica)
                 attempt = Attempt(self, replica, request, make, is_last=not left)
                 if replica.scheduler is None or conversation.engine not in (None, replica.engine):
-                    attempt.plan()  # while the lock is held: the next choice counts its plan as cached
-                replica.outstanding += 1
-                replica.sent += 1
-                replica.probing = attempt.is_probe
+                    attempt.plan()  # before anybody else chooses: the next choice counts its plan as cached
+                with self._lock:
+                    replica.outstanding += 1
+                    replica.sent += 1
+                    replica.probing = attempt.is_probe
             yield attempt
 
     def answered(self, replica: Replica) -> None:
@@ -209,29 +214,38 @@ class Replicas:
         replica = attempt.replica
         if getattr(error, "status_code", None) is not None and not is_failure(error):
             self.answered(replica)  # it refused this request, which is an answer
+        now = self._clock()
         with self._lock:
-            replica.outstanding -= 1
+            replica.outstanding = max(0, replica.outstanding - 1)  # a fork in between has set it to 0
             if attempt.is_probe:
                 replica.probing = False
             if not is_failure(error) or (replica.retry_at is not None and not attempt.is_probe):
                 return  # requests that fail together are one failure
             wait = self._retry_seconds * min(2**replica.failures, _LONGEST_WAIT)
             replica.failures += 1
-            replica.retry_at = self._clock() + wait
+            replica.retry_at = now + wait
         if len(self._replicas) > 1:
             _log.warning("%s failed (%s): left out for %g s", replica.name, type(error).__name__, wait)
 
     def _choice(self, left: Sequence[Replica], request: ContextRequest, conversation: Conversation) -> Replica:
         now = self._clock()
-        due = [replica for replica in left if replica.is_due(now)]
-        if not due:  # they may fail again, but what is not tried is not answered
-            return min(left, key=lambda replica: replica.retry_at or now)
-        homes = [replica for replica in due if replica.engine is conversation.engine]
-        if homes or len(due) == 1:
-            return (homes or due)[0]
-        least = min(replica.outstanding for replica in due)
-        free = [replica for replica in due if replica.outstanding - least < self._max_imbalance]
-        return max(free, key=lambda each: (each.expected_reuse(request), -each.outstanding, -each.sent))
+        with self._lock:
+            due = [replica for replica in left if replica.is_due(now)]
+            if not due:  # they may fail again, but what is not tried is not answered
+                return min(left, key=lambda replica: replica.retry_at or now)
+            homes = [replica for replica in due if replica.engine is conversation.engine]
+            if homes or len(due) == 1:
+                return (homes or due)[0]
+            least = min(replica.outstanding for replica in due)
+            free = [each for each in due if each.outstanding - least < self._max_imbalance]
+            rest = [(-each.outstanding, -each.sent) for each in free]
+        found = [each.expected_reuse(request) for each in free]
+        return free[max(range(len(free)), key=lambda place: (found[place], rest[place]))]
+
+    def _forked(self, torn: bool) -> None:
+        """In a forked child: the requests that are under way are the parent's."""
+        for replica in self._replicas:
+            replica.outstanding, replica.probing = 0, False
 
 
 def only(

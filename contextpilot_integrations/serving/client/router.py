@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import NoneType
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from contextpilot_core import ConfigError, ReuseEngine, TokenCounter, estimate_tokens
-from contextpilot_core.checks import number, whole_number
+from contextpilot_core.checks import kind_of, number, whole_number
 from contextpilot_integrations import extras
 from contextpilot_integrations.serving.chat import Tenants
 from contextpilot_integrations.serving.client.async_client import AsyncChatCalls
@@ -23,6 +24,8 @@ from contextpilot_integrations.serving.client.replicas import (
 from contextpilot_integrations.serving.tokens import TokenSource
 
 __all__ = ["AsyncReplicaRouter", "ReplicaRouter", "ReplicaStatus"]
+
+T = TypeVar("T")
 
 
 class _Routed:
@@ -79,13 +82,13 @@ class ReplicaRouter(_Routed, ChatCalls):
             tokens: exact tokens of prompts, for engines that follow KV events; None: each replica's own endpoints.
             max_context_tokens: the context window.
             token_counter: counts for it.
-            max_sessions: histories that are kept.
+            max_sessions: histories that are kept per namespace.
             clock: seconds that never go back.
 
         Raises:
             ConfigError: a value breaks its rule, or a client is asynchronous.
         """
-        for client in clients:
+        for client in _listed("clients", clients, "the client of every replica"):
             refuse_other_kind(client, asynchronous=False, twin="AsyncReplicaRouter")
         replicas = _replicas(clients, engines, tokens, max_imbalance, retry_seconds, clock)
         limits = Limits(max_sessions, max_context_tokens, token_counter)
@@ -130,7 +133,7 @@ class AsyncReplicaRouter(_Routed, AsyncChatCalls):
         Raises:
             ConfigError: a value breaks its rule, or a client is not asynchronous.
         """
-        for client in clients:
+        for client in _listed("clients", clients, "the client of every replica"):
             refuse_other_kind(client, asynchronous=True, twin="ReplicaRouter")
         replicas = _replicas(clients, engines, tokens, max_imbalance, retry_seconds, clock, max_wait_ms)
         limits = Limits(max_sessions, max_context_tokens, token_counter)
@@ -148,8 +151,9 @@ class AsyncReplicaRouter(_Routed, AsyncChatCalls):
 def _clients(
     kind: Callable[..., OpenAIClient], base_urls: Sequence[str], options: Mapping[str, Any] | None
 ) -> list[OpenAIClient]:
-    if isinstance(base_urls, str):
-        raise ConfigError(f"base_urls={base_urls!r} is one str; give a list with the URL of every replica")
+    for url in _listed("base_urls", base_urls, "the URL of every replica"):
+        kind_of("a URL in base_urls", url, str, "a str: http://HOST:PORT/v1")
+    kind_of("client_options", options, (Mapping, NoneType), "a dict of arguments of openai.OpenAI, or None")
     return [kind(**{"api_key": "none", **(options or {}), "base_url": url}) for url in base_urls]
 
 
@@ -164,8 +168,7 @@ def _replicas(
 ) -> Replicas:
     if not clients:
         raise ConfigError("clients is empty; give the client of at least one replica")
-    if engines is None:
-        engines = [ReuseEngine() for _ in clients]
+    engines = [ReuseEngine() for _ in clients] if engines is None else _listed("engines", engines, "one per replica")
     if len(engines) != len(clients) or len(set(map(id, engines))) != len(engines):
         raise ConfigError(
             f"engines holds {len(set(map(id, engines)))} different engines for {len(clients)} clients; each replica "
@@ -180,6 +183,12 @@ def _replicas(
         retry_seconds=number("retry_seconds", retry_seconds, "give seconds, 1 is usual", above=0),
         clock=clock,
     )
+
+
+def _listed(name: str, values: Sequence[T], what: str) -> Sequence[T]:
+    """Return what is a list or a tuple. Raises `ConfigError`."""
+    kind_of(name, values, (list, tuple), f"a list with {what}")
+    return values
 
 
 def _name(client: OpenAIClient, number: int) -> str:

@@ -1,9 +1,12 @@
 """Answers that arrive piece by piece."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
 
-from contextpilot_core import RequestError
-from contextpilot_integrations.serving.client.turn import ChatResult
+from contextpilot_core import RequestError, Source
+from contextpilot_integrations.serving.client.turn import ChatResult, ClientTurn
+
+Item = str | ClientTurn | ChatResult
+"""A piece; before the first one, whose it is; behind the last one, the whole answer."""
 
 
 class ChatStream:
@@ -13,15 +16,24 @@ class ChatStream:
     close it (``with`` does); an answer that was not read to its end is not in the history.
     """
 
-    def __init__(self, items: Generator[str | ChatResult, None, None]) -> None:
-        """Wrap ``items``: the pieces, and last the result."""
+    def __init__(self, items: Generator[Item, None, None]) -> None:
+        """Wrap ``items``."""
         self._items = items
+        self._turn: ClientTurn | None = None
         self._result: ChatResult | None = None
 
     @property
     def result(self) -> ChatResult:
         """The whole answer. Raises `RequestError` before the end."""
         return _finished(self._result)
+
+    @property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for, as in `ChatResult`; there with the first piece.
+
+        Raises `RequestError` before.
+        """
+        return _sources(self._turn, self._result)
 
     def read(self) -> ChatResult:
         """Read it to its end, and return the whole answer."""
@@ -40,11 +52,13 @@ class ChatStream:
     def __next__(self) -> str:
         """Return the next piece; errors of the client library come through."""
         item = next(self._items)
+        if isinstance(item, ClientTurn):
+            self._turn, item = item, next(self._items)
         if isinstance(item, ChatResult):
             self._result = item
             self._items.close()
             raise StopIteration
-        return item
+        return str(item)
 
     def __enter__(self) -> "ChatStream":
         """Return itself."""
@@ -58,15 +72,24 @@ class ChatStream:
 class AsyncChatStream:
     """As `ChatStream`, for ``async for`` and ``async with``."""
 
-    def __init__(self, items: AsyncGenerator[str | ChatResult, None]) -> None:
-        """Wrap ``items``: the pieces, and last the result."""
+    def __init__(self, items: AsyncGenerator[Item, None]) -> None:
+        """Wrap ``items``."""
         self._items = items
+        self._turn: ClientTurn | None = None
         self._result: ChatResult | None = None
 
     @property
     def result(self) -> ChatResult:
         """The whole answer. Raises `RequestError` before the end."""
         return _finished(self._result)
+
+    @property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for, as in `ChatResult`; there with the first piece.
+
+        Raises `RequestError` before.
+        """
+        return _sources(self._turn, self._result)
 
     async def read(self) -> ChatResult:
         """Read it to its end, and return the whole answer."""
@@ -85,11 +108,13 @@ class AsyncChatStream:
     async def __anext__(self) -> str:
         """Return the next piece; errors of the client library come through."""
         item = await anext(self._items)
+        if isinstance(item, ClientTurn):
+            self._turn, item = item, await anext(self._items)
         if isinstance(item, ChatResult):
             self._result = item
             await self._items.aclose()
             raise StopAsyncIteration
-        return item
+        return str(item)
 
     async def __aenter__(self) -> "AsyncChatStream":
         """Return itself."""
@@ -104,3 +129,11 @@ def _finished(result: ChatResult | None) -> ChatResult:
     if result is None:
         raise RequestError("the result is there when the stream has been read to its end; iterate over it first")
     return result
+
+
+def _sources(turn: ClientTurn | None, result: ChatResult | None) -> Mapping[int, Source]:
+    if turn is not None:
+        return turn.sources
+    if result is not None:
+        return result.sources
+    raise RequestError("the sources are there with the first piece of the stream; begin to iterate over it first")

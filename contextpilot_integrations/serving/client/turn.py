@@ -1,19 +1,43 @@
 """One question of a client without any input or output: what to send, and what the chunks of the answer add up to."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
-from contextpilot_core import ContextBlock, Message, Observation, Plan, PromptTokens, Source
-from contextpilot_integrations.serving.chat import SALT, Asked, Entry, Setting, Turn, Usage, read_usage, says_something
+from contextpilot_core import Message, Observation, Plan, PromptTokens, Source
+from contextpilot_core.mirror import ProcessLock
+from contextpilot_integrations.serving.chat import (
+    SALT,
+    Asked,
+    Entry,
+    Setting,
+    Turn,
+    Usage,
+    contained,
+    no_answer,
+    read_usage,
+    room_for,
+    says_something,
+    whole,
+)
 from contextpilot_integrations.serving.client.conversation import Conversation
+from contextpilot_integrations.serving.client.pieces import AnswerPieces
 from contextpilot_integrations.serving.tokens import PromptTokenizer, read_token_ids
 
 REFUSED = frozenset({400, 422})
 
 Wanted = Literal["usage", "token_ids"]
 """What may be asked of a server besides the answer: the tokens of the prompt, counted, or one by one."""
+
+_FIELDS: Mapping[Wanted, str] = {"usage": "stream_options", "token_ids": "return_token_ids"}
+_UNKNOWN: Mapping[Wanted, str] = {
+    "usage": "its usage, and with it the hit rate, stays unknown",
+    "token_ids": "the tokens of prompts are asked for elsewhere",
+}
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +46,11 @@ class ChatResult:
 
     ``ttft_ms``: milliseconds from sending to the first generated piece, None when nothing was generated.
     ``finish_reason`` None: the stream ended before the answer did, and the turn is not in the history.
-    ``message``: the answer in OpenAI form, with its tool calls if the model made any.
+    ``answer``: what was said, or what the model said when it refused.
+    ``message``: the answer in OpenAI form, with its tool calls, refusal and thoughts (``reasoning_content`` or however
+    the server names them) if there are any.
     ``prompt``: what was sent: the messages, or the text of a text prompt.
     ``observation``: cached tokens, predicted when the prompt was planned and as the server reported them.
-    ``sources``: what every ``[Doc n]`` of the prompt stands for, of this turn and of all that it still shows.
     """
 
     answer: str
@@ -36,19 +61,22 @@ class ChatResult:
     finish_reason: str | None
     message: Message
     observation: Observation
-    sources: Mapping[int, Source]
+    turn: Turn = field(repr=False, compare=False)
+
+    @cached_property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for, of this turn and of all that it still shows."""
+        return self.turn.sources
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """What a caller of a client asks for. ``options`` go to the client library untouched.
 
-    ``parts``: the question when it is more than a text. ``is_text``: for a text prompt instead of a chat.
+    ``is_text``: for a text prompt instead of a chat.
     """
 
-    blocks: tuple[str | ContextBlock, ...]
-    query: str
-    parts: tuple[Message, ...] = ()
+    asked: Asked
     is_text: bool = False
     instructions: str
     session_id: str | None
@@ -69,14 +97,13 @@ class ClientTurn:
     ) -> None:
         """Plan the prompt, if ``plan`` is None. Raises `RequestError`, as ``engine.plan`` does."""
         self._conversation, self._question, self._setting, self._clock = conversation, question, setting, clock
-        asked = Asked(question.query, question.blocks, question.parts)
-        room = None if setting.window is None else setting.window - _answer_tokens(question.options)
-        self._turn = Turn(setting, conversation.history, asked, room=room, scale=conversation.scale, plan=plan)
+        room = room_for(setting.window, question.options)
+        self._turn = Turn(setting, conversation.history, question.asked, room=room, scale=conversation.scale, plan=plan)
         self._sent_at = clock()
         self._first_at: float | None = None
-        self._pieces: list[str] = []
-        self._tool_calls: dict[int, dict[str, Any]] = {}
+        self._pieces = AnswerPieces()
         self._finish_reason: str | None = None
+        self._is_answered = False
         self._usage = Usage()
         self._token_ids: Sequence[int] | None = None
 
@@ -84,8 +111,13 @@ class ClientTurn:
     def prompt(self) -> tuple[Message, ...] | str:
         """What to send: the messages of a chat, or the text of a text prompt."""
         if self._question.is_text:
-            return "\n\n".join([message["content"] for message in self._turn.plan.messages])
+            return whole("\n\n".join([message["content"] for message in self._turn.plan.messages]))
         return tuple(deepcopy(self._turn.prompt))  # the messages stay in the history
+
+    @property
+    def sources(self) -> Mapping[int, Source]:
+        """What every ``[Doc n]`` of the prompt stands for."""
+        return self._turn.sources
 
     def arguments(self, asked: Collection[Wanted]) -> dict[str, Any]:
         """Return the arguments of ``create`` and start the clock."""
@@ -114,19 +146,22 @@ class ClientTurn:
         self._usage = self._usage.updated(read_usage(chunk))
         if self._token_ids is None:
             self._token_ids = read_token_ids(chunk)
-        choice = next((c for c in getattr(chunk, "choices", None) or () if getattr(c, "index", 0) == 0), None)
+        choices = getattr(chunk, "choices", None)
+        choices = choices if isinstance(choices, (list, tuple)) else ()
+        choice = next((each for each in choices if not getattr(each, "index", None)), None)  # the first may have none
         if choice is None:
             return ""
-        self._finish_reason = getattr(choice, "finish_reason", None) or self._finish_reason
-        delta = choice if self._question.is_text else choice.delta
-        text = getattr(delta, "text" if self._question.is_text else "content", None) or ""
-        calls = getattr(delta, "tool_calls", None) or ()
-        if self._first_at is None and (text or calls or _reasoning(delta)):
-            self._first_at = self._clock()
-        for call in calls:
-            _add_tool_call(self._tool_calls, call)
-        if text:
-            self._pieces.append(text)
+        self._is_answered = True
+        reason = getattr(choice, "finish_reason", None)
+        self._finish_reason = reason if reason and isinstance(reason, str) else self._finish_reason
+        if self._question.is_text:
+            text = self._pieces.add(getattr(choice, "text", None))
+        else:
+            delta = getattr(choice, "delta", None)
+            text = self._pieces.add(getattr(delta, "content", None), delta)
+        if self._first_at is None and self._pieces.has_begun:
+            with contained("looking at the clock"):
+                self._first_at = self._clock()
         return text
 
     def read_tokens(self, tokenizer: PromptTokenizer) -> PromptTokens | None:
@@ -143,26 +178,38 @@ class ClientTurn:
     def finish(self, tokens: PromptTokens | None = None) -> ChatResult:
         """Return what came, tell the engine, and append the turn to the history. ``tokens``: those of the prompt.
 
-        Not appended: an answer that broke off, and one with tool calls, which no user message may follow (continue
-        with ``[*result.prompt, result.message, <tool results>]``).
+        Not appended: an answer that broke off or says nothing, and one with tool calls, which no user message may
+        follow (continue with ``[*result.prompt, result.message, <tool results>]``). What is appended is what was said:
+        thoughts are for the continuation of their own turn, and servers refuse or drop them later.
+
+        Raises:
+            AnswerError: not a single piece of an answer came.
         """
-        answer = "".join(self._pieces)
-        message: dict[str, Any] = {"role": "assistant", "content": answer}
-        if self._tool_calls:
-            message["tool_calls"] = [call for _, call in sorted(self._tool_calls.items())]
-        elif self._finish_reason is not None and not self._question.is_text and says_something(answer):
-            self._remember(message)
+        if not self._is_answered:
+            self._turn.unanswered()
+            raise no_answer()
+        message, answer = whole(self._pieces.message), whole(self._pieces.text)
+        ended = self._finish_reason is not None and "tool_calls" not in message
+        if ended and not self._question.is_text and says_something(answer):
+            self._remember({"role": "assistant", "content": answer})
         return ChatResult(
             answer=answer,
             plan=self._turn.plan,
             prompt=self.prompt,
             usage=self._usage,
-            ttft_ms=None if self._first_at is None else 1000.0 * (self._first_at - self._sent_at),
+            ttft_ms=self._milliseconds(),
             finish_reason=self._finish_reason,
-            message=dict(message),
+            message=message,
             observation=self._turn.observe(self._usage, tokens, self._extra(SALT)),
-            sources=self._turn.sources,
+            turn=self._turn,
         )
+
+    def _milliseconds(self) -> float | None:
+        waited = None
+        if self._first_at is not None:
+            with contained("looking at the clock"):
+                waited = 1000.0 * (self._first_at - self._sent_at)
+        return waited
 
     def _extra(self, name: str) -> Any:
         return (self._question.options.get("extra_body") or {}).get(name)
@@ -174,23 +221,34 @@ class ClientTurn:
         conversation.engine, conversation.last_plan = self._setting.engine, turn.plan
 
 
-def _answer_tokens(options: Mapping[str, Any]) -> int:
-    asked = (options.get(name) for name in ("max_completion_tokens", "max_tokens"))
-    return next((tokens for tokens in asked if isinstance(tokens, int)), 0)
-
-
 def may_refuse(error: Exception) -> bool:
-    """Whether ``error`` is a server's refusal of the request, which something that was `Asked` may have caused."""
+    """Whether ``error`` is a server's refusal of the request, which something that was `Wanted` may have caused."""
     return getattr(error, "status_code", None) in REFUSED
 
 
-def _reasoning(delta: Any) -> bool:
-    return bool(getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None))
+class Wishes:
+    """What one server is asked besides the answer; given up, the last first, until it accepts what is left.
 
+    What it has accepted once it is always asked: a later refusal has another reason, and comes through.
+    """
 
-def _add_tool_call(calls: dict[int, dict[str, Any]], delta: Any) -> None:
-    call = calls.setdefault(delta.index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
-    call["id"] = delta.id or call["id"]
-    if delta.function is not None:
-        call["function"]["name"] += delta.function.name or ""
-        call["function"]["arguments"] += delta.function.arguments or ""
+    def __init__(self, server: str, *wanted: Wanted) -> None:
+        """Begin with all that is ``wanted``; ``server``: its name in logs."""
+        self.present, self._server, self._is_settled, self._lock = wanted, server, False, ProcessLock()
+
+    def fewer(self, asked: tuple[Wanted, ...], error: Exception) -> tuple[Wanted, ...] | None:
+        """Return what to ask for instead after a refusal, the field that it names first; None where that helps not."""
+        if self._is_settled or not asked or not may_refuse(error):
+            return None
+        named = [each for each in asked if _FIELDS[each] in str(error)]
+        return tuple([each for each in asked if each != (named or asked)[-1]])
+
+    def accepted(self, asked: tuple[Wanted, ...]) -> None:
+        """Note that the server took a request with what was ``asked``; what was not is given up, and said once."""
+        with self._lock:
+            given_up = [each for each in self.present if each not in asked]
+            if self._is_settled and given_up:
+                return  # a request that was under way while another one was taken whole
+            self.present, self._is_settled = asked, True
+        for each in given_up:
+            _log.warning("%s refuses %s: %s", self._server, _FIELDS[each], _UNKNOWN[each])

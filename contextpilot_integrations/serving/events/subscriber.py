@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from contextpilot_core import ConfigError, KVMirror
-from contextpilot_core.checks import number, whole_number
+from contextpilot_core.checks import kind_of, number, shown, whole_number
 from contextpilot_integrations import extras
 from contextpilot_integrations.serving.events.codec import EventDecoder
 from contextpilot_integrations.serving.events.feed import Batch, EventFeed, EventStatus
@@ -27,7 +27,7 @@ RETRY_SECONDS = 10.0
 HINT_SECONDS = 15.0
 """After so long without a connection the log says what to look at."""
 
-_SEQUENCE_BYTES = 8
+_SEQUENCE_BYTES, _LONGEST_PORT = 8, 5
 
 
 class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
@@ -70,6 +70,8 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
             ConfigError: an endpoint cannot be used, or a value breaks its rule.
         """
         whole_number("rank", rank, "give the data-parallel rank", least=0)
+        kind_of("bind", bind, bool, "True where the engine connects, or False")
+        kind_of("topic", topic, str, "a str: the engine's topic, '' for all")
         if not isinstance(mirror, KVMirror):
             raise ConfigError(f"mirror must be a KVMirror, got {type(mirror).__name__}; make one for the engine")
         self._replay_timeout = number("replay_timeout", replay_timeout, "give seconds, 5 is usual", above=0)
@@ -209,10 +211,10 @@ class KVEventSubscriber(AbstractContextManager["KVEventSubscriber"]):
 def _reachable(endpoint: str, rank: int, *, bind: bool) -> str:
     """The endpoint of a rank as this side must name it. Engines count up the port by the rank."""
     if not isinstance(endpoint, str):
-        raise ConfigError(f"endpoint={endpoint!r} must be a str; give it as tcp://HOST:PORT or ipc://PATH")
+        raise ConfigError(f"endpoint={shown(endpoint)} must be a str; give it as tcp://HOST:PORT or ipc://PATH")
     if rank and endpoint.startswith("tcp://"):
         address, _, port = endpoint.rpartition(":")
-        if not port.isdigit():
+        if not port.isdecimal() or len(port) > _LONGEST_PORT:
             raise ConfigError(f"endpoint={endpoint!r} must end with a port; give it as tcp://HOST:PORT")
         endpoint = f"{address}:{int(port) + rank}"
     if bind:

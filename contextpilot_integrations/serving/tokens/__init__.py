@@ -5,7 +5,8 @@ from contextpilot_integrations.serving.tokens.sources import (
     HuggingFaceTokens,
     ServerTokens,
     TokenSource,
+    check_source,
     read_token_ids,
 )
 
-__all__ = ["HuggingFaceTokens", "PromptTokenizer", "ServerTokens", "TokenSource", "read_token_ids"]
+__all__ = ["HuggingFaceTokens", "PromptTokenizer", "ServerTokens", "TokenSource", "check_source", "read_token_ids"]

@@ -6,7 +6,6 @@ neighbours. A block that is not found exactly once where it must be is unknown, 
 
 import hashlib
 import logging
-import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
@@ -14,6 +13,8 @@ from operator import index
 from typing import Any
 
 from contextpilot_core import Message, Plan, PromptTokens
+from contextpilot_core.checks import able, whole_number
+from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations.recent import Recent
 from contextpilot_integrations.serving.tokens.sources import TokenSource
 
@@ -39,10 +40,12 @@ class PromptTokenizer:
     """
 
     def __init__(self, source: TokenSource, *, max_pieces: int = 4_096) -> None:
-        """Use ``source``; the tokens of the ``max_pieces`` pieces used last are kept."""
+        """Use ``source``; the tokens of the ``max_pieces`` pieces used last are kept. Raises `ConfigError`."""
+        able("source", source, ("chat", "text", "piece"), "a HuggingFaceTokens, a ServerTokens or the like")
+        whole_number("max_pieces", max_pieces, "4_096 is usual")
         self._source = source
         self._pieces: Recent[bytes, bytes] = Recent(max_pieces)
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._said: set[str] = set()
 
     def read(
@@ -65,15 +68,23 @@ class PromptTokenizer:
             tools: those of the request: they are part of the prompt.
             template_options: the request's ``chat_template_kwargs``.
         """
+
+        def ask() -> Iterable[int]:
+            return self._prompt_ids(prompt, tools, template_options or {}) if token_ids is None else token_ids
+
         try:
-            ids = self._ask(
-                lambda: self._prompt_ids(prompt, tools, template_options or {}) if token_ids is None else token_ids
-            )
-            if prompt_tokens is not None and prompt_tokens != len(ids):
-                raise _UnknownError("the token source gives another number of prompt tokens than the server reports")
+            return self._read(plan, prompt, self._ask(ask), prompt_tokens)
         except _UnknownError as error:
             self._say(str(error))
-            return None
+        except Exception as error:  # noqa: BLE001  # whoever asks has an answer that must not be lost
+            self._say(f"they could not be read ({type(error).__name__})")
+        return None
+
+    def _read(
+        self, plan: Plan, prompt: Sequence[Message] | str, ids: list[int], prompt_tokens: int | None
+    ) -> PromptTokens:
+        if prompt_tokens is not None and prompt_tokens != len(ids):
+            raise _UnknownError("the token source gives another number of prompt tokens than the server reports")
         start, ends = self._locate(plan, _packed(ids), prompt)
         return PromptTokens(token_ids=ids, start=start, ends=ends)
 

@@ -1,10 +1,12 @@
 """Where exact token ids come from: the model's tokenizer, the server's endpoints, or the response itself."""
 
-import threading
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, Literal, Protocol
 
 from contextpilot_core import ConfigError, Message
+from contextpilot_core.checks import able, kind_of, number
+from contextpilot_core.mirror import ProcessLock
 from contextpilot_integrations import extras
 
 
@@ -26,6 +28,12 @@ class TokenSource(Protocol):
         ...
 
 
+def check_source(tokens: object) -> None:
+    """Raise `ConfigError` unless ``tokens`` is a `TokenSource`, or None."""
+    if tokens is not None:
+        able("tokens", tokens, ("chat", "text", "piece"), "a HuggingFaceTokens, a ServerTokens or the like")
+
+
 class HuggingFaceTokens:
     """A local ``transformers`` tokenizer (or anything with ``apply_chat_template`` and ``encode``); thread-safe.
 
@@ -42,7 +50,7 @@ class HuggingFaceTokens:
                     f"tokenizer is a {type(tokenizer).__name__} without {name}; give a tokenizer of transformers"
                 )
         self._tokenizer = tokenizer
-        self._lock = threading.Lock()  # fast tokenizers refuse two threads at a time
+        self._lock = ProcessLock()  # fast tokenizers refuse two threads at a time
 
     def chat(
         self, messages: Sequence[Message], *, tools: Sequence[Any] | None, template_options: Mapping[str, Any]
@@ -95,11 +103,17 @@ class ServerTokens:
 
         Raises:
             MissingExtraError: ``httpx`` is not installed.
+            ConfigError: a value breaks its rule.
         """
+        kind_of("base_url", base_url, str, "a str: that of the endpoint, http://HOST:PORT/v1")
+        for name, value in (("model", model), ("api_key", api_key)):
+            kind_of(name, value, (str, NoneType), "a str, or None for none")
+        if http_client is not None:
+            able("http_client", http_client, ["post"], "an httpx.Client, or None for a new one")
         self._root = base_url.rstrip("/").removesuffix("/v1")
         self._model = {} if model is None else {"model": model}
         self._headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
-        self._timeout = timeout
+        self._timeout = number("timeout", timeout, "give seconds for each request, 2 is usual", above=0)
         self._client = http_client or extras.load("httpx", extra="client").Client()
         self._found: Literal["openai", "llama.cpp"] | None = None
 
@@ -154,7 +168,8 @@ def read_token_ids(response: Any) -> Sequence[int] | None:
     Servers send them when asked with ``extra_body={"return_token_ids": True}``. vLLM: in the response of a chat, in the
     choices of a text completion, of a stream in its first chunk. SGLang: in the choices, and not in streams of chats.
     """
-    for holder in (response, *(_get(response, "choices") or ())):
+    choices = _get(response, "choices")
+    for holder in (response, *(choices if isinstance(choices, (list, tuple)) else ())):
         ids = _get(holder, "prompt_token_ids")
         if isinstance(ids, Sequence) and ids and all(isinstance(token, int) for token in ids):
             return ids

@@ -96,7 +96,8 @@ def test_a_batch_that_breaks_off_leaves_nothing(strategy: str):
             raise ZeroDivisionError
         return len(text) // 4
 
-    engine = ReuseEngine(EngineConfig(strategy=strategy), token_counter=count)  # type: ignore[arg-type]
+    config = EngineConfig(strategy=strategy, note="compact")  # type: ignore[arg-type]
+    engine = ReuseEngine(config, token_counter=count)
     batch = [request("x", "a", "b"), request("y", "b", "a"), request("z", "a", "b")]
     with pytest.raises(ZeroDivisionError):
         engine.plan_batch(batch)

@@ -55,8 +55,16 @@ def test_a_first_request_keeps_the_retrieval_order_and_has_no_note():
     assert plan.request_id == "r1"
 
 
-def test_shared_blocks_come_first_and_the_note_tells_the_retrieval_order():
+def test_no_note_unless_it_is_asked_for():
     engine = ReuseEngine()
+    engine.plan([A, B, C], query="one")
+    second = engine.plan([B, D, A], query="two")
+    assert (second.order, second.annotation, second.report.note_tokens) == ((2, 0, 1), "", 0)
+    assert second.messages[-1]["content"] == f"{second.context.text}\n\ntwo"
+
+
+def test_shared_blocks_come_first_and_the_note_tells_the_retrieval_order():
+    engine = ReuseEngine(EngineConfig(note="compact"))
     first = engine.plan([A, B, C], query="one")
     second = engine.plan([B, D, A], query="two")
     assert second.order == (2, 0, 1)

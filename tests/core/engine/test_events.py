@@ -251,3 +251,32 @@ def test_whatever_the_engine_evicts_predictions_hold_and_the_state_is_sound(step
             stack.clock.advance(2)
         stack.engine.check_integrity()
         stack.mirror.check_integrity()
+
+
+def test_one_tenants_wrong_reports_leave_the_events_to_the_others(stack):
+    def ask(space):
+        return stack.ask((0, 1, 2), namespace=space)
+
+    ask("right")
+    _, plan = ask("wrong")
+    lie = Served(prompt_tokens=900, cached_tokens=0, tokens=PromptTokens(token_ids=range(900)))
+    alone = stack.engine.stats("right")
+    for _ in range(30):
+        stack.mirror.apply([])
+        stack.engine.observe(plan, Served(prompt_tokens=10_000, cached_tokens=10_000, tokens=lie.tokens))
+    assert (stack.engine.stats("wrong").source, stack.engine.stats("right")) == ("estimate", alone)
+    assert alone.source == "events"
+
+
+def test_figures_of_one_namespace_hold_nothing_of_the_others(stack):
+    for space in "aab":
+        stack.ask((0, 1), namespace=space)
+    whole, parts = stack.engine.stats(), [stack.engine.stats(space) for space in "ab"]
+    assert [part.planned for part in parts] == [2, 1]
+    assert stack.engine.stats("nobody").planned == 0
+    for name in set(vars(whole)) - {"drift", "source"}:
+        assert getattr(whole, name) == sum(getattr(part, name) for part in parts), name
+    assert stack.engine.plan(TEXTS[:1], namespace="b").request_id == "r2"
+    stack.engine.reset("a")
+    assert stack.engine.stats("a").planned == 0
+    assert stack.engine.stats().planned == 4

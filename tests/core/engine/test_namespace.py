@@ -25,6 +25,7 @@ from contextpilot_core.engine.namespace import Namespace
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.journal.operations import Recorded
 from contextpilot_core.mirror.keys import KEY_BYTES, closed, opened
+from contextpilot_core.mirror.reports import CacheReports
 from contextpilot_core.plan.request import Job, prepare
 from contextpilot_core.prompt.messages import body_digest, plain
 from contextpilot_core.testing import ManualClock
@@ -147,7 +148,8 @@ class Home:
     def __init__(self, config: EngineConfig = LONG, seal: Any = plain) -> None:
         self.config, self.clock, blocks = config, ManualClock(), BlockTable()
         self.view = Learning(blocks, config)
-        self.space = Namespace(config, estimate_tokens, seal, self.clock, blocks, self.view, None, RLock())
+        reports = CacheReports(config, None, self.clock)
+        self.space = Namespace(config, estimate_tokens, seal, self.clock, blocks, self.view, None, reports, RLock())
 
     def ids(self) -> Iterator[str]:
         return map("r{}".format, range(1, 999))
@@ -272,11 +274,11 @@ def test_time_takes_back_what_was_not_confirmed():
     soon, sent = home.settle(B, commit=False), home.settle(C)
     home.clock.advance(6)
     assert home.space.job_of(late) is None
-    assert (list(home.space.in_flight), home.space.expired) == (["r2"], 1)
+    assert (list(home.space.in_flight), home.space.counters.expired) == (["r2"], 1)
     home.clock.advance(99)
     home.space.expire()
     home.space.expire()
-    assert (len(home.space.in_flight), home.space.expired) == (0, 2)
+    assert (len(home.space.in_flight), home.space.counters.expired) == (0, 2)
     assert home.space.job_of(soon) is None and home.job(sent).state == "committed"
     home.space.check_integrity()
 
@@ -287,7 +289,7 @@ def test_opening_settling_and_asking_look_at_the_time_first():
         home.settle(A, request_id="mine", commit=False)
         home.clock.advance(10)
         step(home, B)
-        assert home.space.expired == 1
+        assert home.space.counters.expired == 1
 
 
 def test_evicting_says_what_went():
@@ -503,7 +505,7 @@ class Requests(RuleBasedStateMachine):
         live = self.waiting.keys() | self.sent.keys()
         assert len(self.home.view) == len(live) and all(map(self.home.view.holds, live))
         assert self.space._opened.keys() == {job.request_id for job in self.open}
-        assert self.space.expired == self.expired
+        assert self.space.counters.expired == self.expired
 
     def teardown(self) -> None:
         for job in self.open:

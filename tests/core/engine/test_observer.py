@@ -3,6 +3,7 @@
 import pytest
 
 from contextpilot_core import ConfigError, ContextRequest, ReuseEngine
+from contextpilot_core.prompt.messages import plain
 from contextpilot_core.testing import ManualClock
 from contextpilot_core.types import Served
 
@@ -80,6 +81,34 @@ def test_errors_of_an_observer_stay_outside_and_are_logged_once_without_their_wo
         "the observer Failing failed (KeyError)",
     ]
     assert "secret" not in caplog.text
+
+
+class Refusing(Notes):
+    def attached(self, stats):
+        raise ConfigError("the name is taken")
+
+
+class OneEngine:
+    """A journal that serves one engine, as that of Redis does."""
+
+    seal = staticmethod(plain)
+
+    def __init__(self):
+        self.state = None
+
+    def open(self, state):
+        assert self.state is None
+        self.state = state
+
+    def wake(self):
+        pass
+
+
+def test_an_observer_that_refuses_an_engine_uses_no_journal_up():
+    journal = OneEngine()
+    with pytest.raises(ConfigError, match="taken"):
+        ReuseEngine(journal=journal, observer=Refusing())
+    assert ReuseEngine(journal=journal, observer=Notes()).plan(["text"]).order == (0,)
 
 
 class Half:

@@ -158,3 +158,39 @@ def test_what_the_state_depends_on_is_told():
     assert rules(EngineConfig()) == rules(EngineConfig(strategy="paper", kv_block=1))
     assert len({rules(EngineConfig(quotas=quotas)) for quotas in (None, {"a": 1}, {"a": 2})}) == 3
     assert rules(EngineConfig(quotas={"a": 1, "b": 2})) == rules(EngineConfig(quotas={"b": 2, "a": 1}))
+
+
+BOUNDED = EngineConfig(max_namespaces=3, max_bytes=40_000)
+wide_steps = st.lists(
+    st.one_of(
+        st.builds(Inserted, st.sampled_from("nmop"), st.sampled_from(["r1", "r2"]), st.just(path("ab"))),
+        st.builds(
+            Rendered,
+            st.sampled_from("nmop"),
+            st.sampled_from(["r1", "r2"]),
+            st.binary(min_size=1, max_size=1),
+            st.integers(1, 2_000).map(lambda length: replace(record(1), pieces=((1, 0, length),))),
+        ),
+        st.builds(Reset, st.sampled_from([None, "n", "m"])),
+    ),
+    max_size=30,
+)
+
+
+@settings(deadline=None)
+@given(wide_steps, wide_steps)
+def test_namespaces_and_their_bytes_are_bounded_by_the_log_alone(before, after):
+    entries = log(*before, *after)
+    state = followed(*entries, config=BOUNDED)
+    assert len(state.namespaces) <= 3
+    assert sum(each.records.size for each in state.namespaces.values()) <= BOUNDED.max_bytes
+    restored = LogState.restored(BOUNDED, followed(*entries[: len(before)], config=BOUNDED).snapshot())
+    for entry in entries[len(before) :]:
+        restored.apply(entry)
+    assert restored.snapshot() == state.snapshot()
+
+
+def test_the_namespace_that_was_used_longest_ago_is_forgotten():
+    first = [Inserted(name, "r1", path("a")) for name in "nmo"]
+    state = followed(*log(*first, Released("n", "r9"), Inserted("p", "r1", path("a"))), config=BOUNDED)
+    assert list(state.namespaces) == ["o", "n", "p"]

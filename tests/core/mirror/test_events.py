@@ -1,10 +1,14 @@
 """Which events tell of what a prompt can be served from."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from contextpilot_core.mirror.events import BlockStored, on_gpu
+from contextpilot_core.errors import RequestTypeError
+from contextpilot_core.mirror.events import BlockRemoved, BlockStored, on_gpu
+from contextpilot_core.mirror.mirror import KVMirror
 
 STORED = BlockStored(block_hashes=(1,), parent_block_hash=None, token_ids=(5, 6), block_size=2)
 
@@ -38,3 +42,25 @@ def test_what_lies_elsewhere_serves_no_prompt(medium: str | None, locality: str 
 )
 def test_only_layers_that_see_the_whole_prefix_decide(kind: str | None, decides: bool):
     assert replace(STORED, kv_cache_spec_kind=kind).decides_reuse is decides
+
+
+JUNK = [None, 5, -1, 10**400, float("nan"), "x", b"x", [], (1, 2), ([],), ({},), {}, True, object()]
+FIELDS = [field.name for field in fields(BlockStored)]
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(JUNK), max_size=3), st.sampled_from([0, 0, "x", None]))
+def test_an_event_that_no_engine_sends_is_refused_before_anything_changes(wrong, rank):
+    good = {"block_hashes": (1, 2), "parent_block_hash": None, "token_ids": tuple(range(32)), "block_size": 16}
+    later = BlockStored(block_hashes=(3, 4), parent_block_hash=2, token_ids=tuple(range(32)), block_size=16)
+    mirror = KVMirror()
+    mirror.apply([BlockStored(**good)])
+    before = mirror.moment, mirror.tokens
+    removed = {name: value for name, value in wrong.items() if name in ("block_hashes", "medium", "group_idx")}
+    for event in (BlockStored(**{**good, **wrong}), BlockRemoved(**{"block_hashes": (9,), **removed})):
+        try:
+            mirror.apply([later, event], rank)
+        except RequestTypeError:
+            assert (mirror.moment, mirror.tokens) == before
+        mirror.check_integrity()
+        before = mirror.moment, mirror.tokens

@@ -183,3 +183,19 @@ def test_a_server_that_reports_nothing_is_named_once_and_never_after_a_report(ca
     assert "no cached tokens in 3 responses" in record.message
     assert "--enable-prompt-tokens-details" in record.message
     assert silent.drift is None
+
+
+def test_every_part_judges_by_its_own_responses_and_the_whole_sums_up(caplog: pytest.LogCaptureFixture):
+    engine, mirror = Engine(), KVMirror()
+    whole = make(mirror)
+    right, wrong = whole.part(), whole.part()
+    serve(engine, mirror, PROMPT)
+    for _ in range(30):
+        wrong.observe(mirror.moment, 0.0, served(0))
+        right.observe(mirror.moment, 0.0, served(5 * SIZE))
+    assert (wrong.source, right.source) == ("estimate", "events")
+    assert (right.drift, wrong.drift_of("events"), whole.drift_of("events")) == (0, 5 * SIZE, 5 * SIZE / 2)
+    assert len(caplog.records) == 1
+    for part in (right, wrong, right):
+        part.observe(None, 0.5, Served(prompt_tokens=100))
+    assert len(caplog.records) == 1  # the server does report

@@ -29,7 +29,10 @@ class Space:
     """One namespace: what was sent before is cached, and what was rendered is known."""
 
     def __init__(self, **fields: Any) -> None:
-        self.config, blocks = EngineConfig(**{"kv_block": 1, "cache_tokens": None, **fields}), BlockTable()
+        self.config, blocks = (
+            EngineConfig(**{"kv_block": 1, "cache_tokens": None, "note": "compact", **fields}),
+            BlockTable(),
+        )
         view = CacheView(blocks, capacity=self.config.cache_tokens, max_requests=100)
         self.index = ContextIndex(self.config, blocks, view)
         self.known = Conversations(limit=10, seconds=100, clock=ManualClock())
@@ -121,12 +124,12 @@ def test_moving_would_save_no_more_than_the_note_costs():
 def test_a_note_that_does_not_fit_its_limit_moves_nothing():
     space = Space()
     space.send(C)
-    space.config = EngineConfig(kv_block=1)
+    space.config = EngineConfig(kv_block=1, note="compact")
     job = space.look_up(A, C)
     long: list[str] = []
     choose(job, space.index, space.config, lambda text: long.append(text) or 100)
     assert job.order == (0, 1)
-    assert job.reason.endswith("the note costs 0")
+    assert job.reason.endswith("a KV block is 1")
     assert long[-1] == "Relevance: 2"
 
 
@@ -186,7 +189,7 @@ def test_a_proposal_with_a_promise_is_followed_though_nothing_is_cached():
     space = Space(note="none")
     job = space.choose(A, B, C, lead=(C,), promise=60)
     assert (job.order, job.expected_tokens) == ((2, 0, 1), 0)
-    assert job.reason == "moved blocks: 60 tokens from the cache instead of 0, a KV block is 1, the note costs 0"
+    assert job.reason == "moved blocks: 60 tokens from the cache instead of 0, a KV block is 1"
     assert space.choose(A, B, C, lead=(C,)).order == (0, 1, 2)
 
 

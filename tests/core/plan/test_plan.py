@@ -29,7 +29,7 @@ def test_messages_in_order() -> None:
 
 
 def test_the_note_stands_between_context_and_question() -> None:
-    engine = ReuseEngine()
+    engine = ReuseEngine(EngineConfig(note="compact"))
     engine.plan([TEA, MILK])
     plan = engine.plan([MILK, SALT, TEA], query="Q")
     assert plan.moved

@@ -26,6 +26,12 @@ KNOWN = {label: f"source {label}" for label in (1, 2, 3, 12)}
         ("[Docs 1 and 3]", [1, 3]),
         ("[Docs 1, 2, and 3]", [1, 2, 3]),
         ("[Doc 1][Doc 2]", [1, 2]),
+        ("[Doc 1-3]", [1, 2, 3]),
+        ("[Docs 1 \u2013 3, 12]", [1, 2, 3, 12]),
+        ("[Doc 1 to Doc 2]", [1, 2]),
+        ("[Doc 2: tea-manual.pdf, page 7]", [2]),
+        ("[Doc 2, page 7]", [2]),
+        ("\u3010Doc 2\u3011", [2]),
         ("[ Doc 2 ]", [2]),
         ("**[Doc 2]**\n- [Doc 1]", [2, 1]),
         ("[Doc 2](https://example.org/2)", [2]),
@@ -46,6 +52,7 @@ def test_a_long_answer_of_numbers_is_read_at_once():
 def test_unknown_numbers_are_reported_not_guessed():
     found = citations("[Doc 4] [Doc 2, 9] [Doc 4] [Doc 0]", KNOWN)
     assert (dict(found.sources), found.unknown) == ({2: "source 2"}, (4, 9, 0))
+    assert citations("[Doc 3-5] [Doc 7-2] [Doc 1-999999999]", KNOWN).unknown == (4, 5, 7, 999999999)
 
 
 @given(st.lists(st.sampled_from([1, 2, 3, 12, 4, 77])), st.text(alphabet="ab [].\n"))
@@ -93,6 +100,21 @@ def test_a_label_that_stands_for_two_texts_stands_for_none():
 def test_metadata_that_cannot_be_compared_do_no_harm():
     blocks = tuple(ContextBlock(text="tea", metadata={"vector": np.zeros(3)}) for _ in range(2))
     assert sources_of([(Shown(1, b"t", blocks),)])[1].blocks == blocks
+
+
+class Tensor:
+    """Refuses to be compared as those of PyTorch do."""
+
+    def __eq__(self, other):
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+
+    __hash__ = None
+
+
+def test_neither_do_those_that_refuse_in_their_own_way():
+    blocks = tuple(ContextBlock(text="tea", metadata={"vector": Tensor()}) for _ in range(2))
+    found = sources_of([(Shown(1, b"t", blocks),)])[1].blocks
+    assert [block is given for block, given in zip(found, blocks, strict=True)] == [True, True]
 
 
 def test_what_a_message_shows_is_read_from_it_where_nothing_else_is_known():

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from contextpilot_core.errors import IntegrityError
 from contextpilot_core.prompt.memory import Conversations, KnownRecord
 from contextpilot_core.prompt.messages import HistoryMessage, body_digest, message_digest
-from contextpilot_core.prompt.visible import MessageRecord
+from contextpilot_core.prompt.visible import Given, MessageRecord
 from contextpilot_core.testing import ManualClock
 
 
@@ -259,3 +260,29 @@ def test_records_equal_a_plain_list_and_a_restored_list(sequence: list[tuple[str
     restored.restore(known.state())
     restored.check_integrity()
     assert restored.state() == known.state()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 400), st.integers(0, 3)), max_size=30),
+    st.integers(0, 30_000),
+    st.integers(0, 30_000),
+)
+def test_messages_never_take_more_than_their_room(rendered, room, later):
+    clock = ManualClock()
+    known = Conversations(limit=8, seconds=20, clock=clock, room=room)
+    for name, shown, documents in rendered:
+        clock.advance(1)
+        one = message(str(name))
+        text = Given((), (), (), ("x" * shown,) * documents)
+        wide = replace(record(1), pieces=((1, 0, shown),))
+        known.record(one.key, wide, f"r{name}", text if documents else None)
+        known.adopt(known.view([one, message("another's")]).known, "r")
+        known.check_integrity()
+    latest = [entry.key for entry in known.state()]
+    known.bound(later)
+    known.check_integrity()
+    left = [entry.key for entry in known.state()]
+    assert left == latest[len(latest) - len(left) :]  # the least recently seen went first
+    known.bound(0)
+    assert (len(known), known.size) == (0, 0)

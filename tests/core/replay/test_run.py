@@ -38,7 +38,9 @@ def test_plain_order_by_hand():
 def test_kv_blocks_round_down_and_notes_are_taken_off():
     config = EngineConfig(note="none", kv_block=16, strategy="none", cache_tokens=None)
     assert replay(items("a b", "a b c"), CORPUS, config, mode="online").reused_tokens == 16
-    noted = replay(items("a c", "b c a"), CORPUS, EngineConfig(kv_block=1, cache_tokens=None), mode="online")
+    noted = replay(
+        items("a c", "b c a"), CORPUS, EngineConfig(note="compact", kv_block=1, cache_tokens=None), mode="online"
+    )
     assert noted.note_tokens > 0
     assert noted.net_reuse == (noted.reused_tokens - noted.note_tokens) / noted.tokens
 

@@ -36,12 +36,12 @@ def test_files(tmp_path: Path):
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        ("{", "cannot be read"),
+        ("{", "is no JSON that can be read .*at character 2"),
         ("[1]", "expected a JSON object"),
         ('{"doc_ids": "x"}', "list of texts or whole numbers"),
         ("{}", "list"),
-        ("[" * 100_000, r"cannot be read as JSON \(RecursionError\)"),
-        ('{"doc_ids": [' + "9" * 5_000 + "]}", r"cannot be read as JSON \(ValueError\)|list of texts"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ('{"doc_ids": [' + "9" * 5_000 + "]}", "a number has too many digits|list of texts"),
         ('{"turns": 5}', "a conversation needs 'turns', a list of contexts"),
         ('{"turns": null}', "a conversation needs 'turns'"),
         ('{"turns": ["x"]}', "a conversation needs 'turns'"),
@@ -71,7 +71,13 @@ def test_damaged_traces_are_refused_with_their_line(tmp_path: Path, line: str, r
     [
         *({"id": "x", "text": 5}, {"id": "x", "text": ["a"]}, {"id": "x", "text": {"n_chars": 1}, "n_chars": 1}),
         *({"id": True, "text": "x"}, {"id": None, "text": "x"}, {"id": 1.5, "text": "x"}, {"text": "x"}),
-        *({"id": "x"}, {"id": "x", "n_chars": True}, {"id": "x", "n_chars": -1}, {"id": "x", "n_chars": "9"}),
+        *(
+            {"id": "x"},
+            {"id": "x", "n_chars": 10**4000},
+            {"id": "x", "n_chars": True},
+            {"id": "x", "n_chars": -1},
+            {"id": "x", "n_chars": "9"},
+        ),
     ],
     ids=str,
 )
@@ -173,7 +179,9 @@ def test_files_of_another_kind_are_refused(tmp_path: Path, name: str, data: byte
     path = tmp_path / name
     path.write_bytes(data)
     for load in (load_trace, lambda path: load_corpus([path])):
-        with pytest.raises(TraceError, match=r"t\.jsonl(\.gz)?, behind line \d+: .*give a \.jsonl or \.jsonl\.gz file"):
+        with pytest.raises(
+            TraceError, match=r"t\.jsonl(\.gz)?(, behind line \d+)?: cannot be read .*give a \.jsonl or "
+        ):
             load(path)
 
 

@@ -2,13 +2,15 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import require, require_local_model
-from tests.integrations import console
-from tests.integrations.chat_server import GOOD_USAGE, chat_server, good, refusing
+from tests.integrations import command_line, console
+from tests.integrations.chat_server import GOOD_USAGE, ChatServer, breaking_off, chat_server, good, refusing
+from tests.integrations.hostile_json import BROKEN, VALUES, one_line
 
 for module in ("typer", "rich", "rank_bm25", "openai"):
     require(module)
@@ -111,3 +113,78 @@ def test_without_the_search_library_the_extra_is_named(tmp_path: Path) -> None:
     done = console.run("demo", "--out", str(tmp_path / "out"), before="import sys; sys.modules['rank_bm25'] = None")
     assert done.returncode == 2
     assert 'pip install "contextpilot-rag[demo]"' in done.stderr
+
+
+BANK = '{"batch": [{"topic": "t", "questions": ["q?"]}], "chat": [{"topic": "t", "turns": ["q?"]}]}'
+PLACES = {
+    "a file": "VALUE",
+    "batch": '{"batch": VALUE, "chat": [{"topic": "t", "turns": ["q?"]}]}',
+    "chat": '{"chat": VALUE, "batch": [{"topic": "t", "questions": ["q?"]}]}',
+    "a topic": BANK.replace('[{"topic": "t", "turns"', '[VALUE, {"topic": "t", "turns"'),
+    "its name": BANK.replace('"t", "turns"', 'VALUE, "turns"'),
+    "questions": BANK.replace('"questions": ["q?"]', '"questions": VALUE'),
+    "turns": BANK.replace('"turns": ["q?"]', '"turns": VALUE'),
+    "a turn": BANK.replace('"turns": ["q?"]', '"turns": ["q?", VALUE]'),
+}
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with chat_server() as running:
+        running.script = [good("An answer.")]
+        yield running
+
+
+def quick(server: ChatServer, docs: Path, *arguments: str, out: Path | None = None) -> command_line.Done:
+    fixed = ["--quick", "--docs", str(docs), "--base-url", server.base_url, "--model", "m"]
+    return command_line.run("demo", *fixed, "--out", str(out or docs.with_name("out")), *arguments)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_stands_in_the_questions_ends_in_one_line(server: ChatServer, docs: Path, place: str) -> None:
+    path = docs.with_name("q.json")
+    for value in VALUES:
+        path.write_text(PLACES[place].replace("VALUE", value))
+        one_line(quick(server, docs, "--questions", str(path)))
+
+
+def test_files_that_are_none_end_in_one_line(server: ChatServer, docs: Path) -> None:
+    for content in BROKEN.values():
+        docs.with_name("q.json").write_bytes(content)
+        assert one_line(quick(server, docs, "--questions", str(docs.with_name("q.json"))))
+    docs.with_name("q.txt").write_bytes(b"secr\xe9t?\n")
+    for path in (docs.with_name("q.txt"), "/dev/zero", docs, docs / "absent", "x" * 5_000, "two\nlines\x1b[31m"):
+        done = quick(server, docs, "--questions", str(path))
+        assert one_line(done) and "secr" not in done.stderr
+    assert server.requests == []
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_run(server: ChatServer, docs: Path) -> None:
+    (docs.parent / "file").touch()
+    (docs.parent / "taken" / "report.html").mkdir(parents=True)
+    for out in ("file", "file/below", "taken", "x" * 300):
+        server.requests.clear()
+        done = quick(server, docs, out=docs.parent / out)
+        assert one_line(done) and "--out" in done.stderr
+        assert len(server.requests) == 1  # the greeting
+    assert one_line(quick(server, docs, out=Path("/dev/full"))) and one_line(
+        quick(server, docs, out=Path("/proc/none"))
+    )
+
+
+@pytest.mark.parametrize("answered", [0, 1, 3, 13], ids=["greeting", "first question", "later", "chat"])
+def test_a_server_that_breaks_off_ends_in_one_line_and_no_report(server: ChatServer, docs: Path, answered: int) -> None:
+    server.script = [*[good("An answer.")] * answered, breaking_off("secret")]
+    done = quick(server, docs)
+    assert one_line(done) and "does not answer as an OpenAI-compatible endpoint" in done.stderr
+    assert "secret" not in done.stdout + done.stderr
+    assert not (docs.with_name("out") / "report.json").exists()
+
+
+def test_a_password_in_the_url_stands_nowhere(server: ChatServer, docs: Path) -> None:
+    server.base_url = server.base_url.replace("//", "//me:secret@")
+    done = quick(server, docs, "--api-key", "sk-secret")
+    assert done.exit_code == 0
+    written = "".join(path.read_text("utf-8") for path in docs.with_name("out").iterdir())
+    assert "secret" not in done.stdout + done.stderr + written
+    assert {path.stat().st_mode & 0o777 for path in docs.with_name("out").iterdir()} == {0o600}

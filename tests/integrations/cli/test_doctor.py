@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.conftest import require
-from tests.integrations import console
+from tests.integrations import command_line, console
+from tests.integrations.hostile_json import BROKEN, VALUES, one_line
 
 BODY = "You are helpful and brief, whatever they ask. Here is what is known of trees.\n" + "The ash is a tree. " * 30
 
@@ -97,3 +98,67 @@ def test_help_names_the_forms():
     help_text = run("--help").stdout
     assert "--kv-block" in help_text
     assert "--json" in help_text
+
+
+CALL = '"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}'
+PLACES = {
+    "a file": "VALUE",
+    "a prompt": '["text", VALUE]',
+    "messages": '{"messages": VALUE}',
+    "prompt": '{"prompt": VALUE}',
+    "tools": '{"messages": [{"role": "user", "content": "secret"}], "tools": VALUE}',
+    "a tool": '{"messages": [{"role": "user", "content": "secret"}], "tools": [VALUE]}',
+    "a function": '{"messages": [{"role": "user", "content": "secret"}], "tools": [{"function": VALUE}]}',
+    "a name": '{"messages": [{"role": "user", "content": "secret"}], "tools": [{"function": {"name": VALUE}}]}',
+    "required": '{"messages": [{"role": "user", "content": "secret"}], "tools": [{"required": VALUE}]}',
+    "a message": '{"messages": [VALUE]}',
+    "role": '[{"role": VALUE, "content": "secret"}]',
+    "content": '[{"role": "user", "content": VALUE}]',
+    "a part": '[{"role": "user", "content": [VALUE]}]',
+    "text of a part": '[{"role": "user", "content": [{"type": "text", "text": VALUE}]}]',
+    "tool_calls": '[{"role": "assistant", "content": "secret", "tool_calls": VALUE}]',
+    "a call": '[{"role": "assistant", "content": "secret", "tool_calls": [VALUE]}]',
+    "a called function": '[{"role": "assistant", "content": "secret", "tool_calls": [{"function": VALUE}]}]',
+    "name": '[{"role": "user", "content": "secret", "name": VALUE}]',
+    "refusal": '[{"role": "assistant", "content": "secret", "refusal": VALUE}]',
+}
+GOOD = '{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}], "tools": []}'
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_stands_in_a_field_ends_in_one_line(tmp_path, place):
+    require("typer")
+    names = [str(tmp_path / name) for name in ("good.json", "odd.json", "same.json", "log.jsonl")]
+    (tmp_path / "good.json").write_text(GOOD)
+    for value in VALUES:
+        line = PLACES[place].replace("VALUE", value)
+        for name, text in (
+            ("odd.json", line),
+            ("same.json", line.replace("secret", "secret 2")),
+            ("log.jsonl", f"{line}\n{GOOD}"),
+        ):
+            (tmp_path / name).write_text(text)
+        for files in ((names[0], names[1]), (names[1], names[2], "--json"), (names[3],)):
+            done = command_line.run("doctor", *files)
+            one_line(done)
+            assert "secret" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("field", ["content", "tool_calls", "tools"])
+@pytest.mark.parametrize("value", ["5", "true", "1.5", "NaN", '{"a": 1}'])
+def test_what_no_request_can_hold_is_named_with_its_place(tmp_path, field, value):
+    message = '{"role": "user", "content": "secret"}' if field == "tools" else f'{{"role": "user", "{field}": {value}}}'
+    tools = value if field == "tools" else "null"
+    (tmp_path / "log.jsonl").write_text(f'{GOOD}\n{{"messages": [{message}], "tools": {tools}}}')
+    done = command_line.run("doctor", str(tmp_path / "log.jsonl"))
+    assert one_line(done) and f"log.jsonl, line 2: '{field}' is a " in done.stderr
+
+
+@pytest.mark.parametrize("name", ["odd.json", "odd.jsonl"])
+def test_files_that_are_none_end_in_one_line(tmp_path, name):
+    for content in BROKEN.values():
+        (tmp_path / name).write_bytes(content)
+        done = command_line.run("doctor", str(tmp_path / name), str(tmp_path / name))
+        assert one_line(done) and "secret" not in done.stderr
+    for path in (str(tmp_path), "/dev/zero", "/dev/full", "x" * 5_000, "two\nlines\x1b[31m"):
+        assert one_line(command_line.run("doctor", path, path))

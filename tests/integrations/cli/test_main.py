@@ -1,12 +1,13 @@
 """The console script, run as a person would: in a process of its own."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
 from tests.conftest import require
-from tests.integrations.console import run
+from tests.integrations.console import MAIN, run
 
 
 @pytest.mark.parametrize("absent", ["typer", "rich"])
@@ -70,3 +71,71 @@ def test_importing_the_room_runs_nothing_and_needs_no_extra():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["['main']", "main"]
+
+
+INTERRUPTING = """
+import sys
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["numpy", "contextpilot_core", "typer", "rich", "rich.table", "contextpilot_integrations.cli.app"]
+)
+def test_an_interruption_during_imports_is_one_line(module):
+    require("typer")
+    require("rich")
+    done = run("replay", "absent", "--corpus", "absent", before=INTERRUPTING.format(module=module))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "contextpilot-rag: interrupted\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["doctor", "--help"], "replay", "doctor"], ids=str)
+def test_an_output_without_room_is_one_line(tmp_path, arguments):
+    require("typer")
+    require("rich")
+    if isinstance(arguments, str):
+        (tmp_path / "x.jsonl").write_text('{"id": "a", "text": "b", "doc_ids": ["a"], "prompt": "c"}\n' * 2)
+        file = str(tmp_path / "x.jsonl")
+        arguments = ["replay", file, "--corpus", file] if arguments == "replay" else ["doctor", file, "--json"]
+    with open("/dev/full", "w") as full:
+        done = process(*arguments, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 2
+    assert done.stderr.startswith("contextpilot-rag: the output cannot be used (OSError: No space left on device)")
+    assert done.stderr.count("\n") == 1
+    with open("/dev/full", "w") as full:
+        assert process("nonsense", stdout=subprocess.PIPE, stderr=full).returncode == 2
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_closed_output_is_no_error_of_ours(closed):
+    require("typer")
+    close = f"import os, sys; os.close({1 if closed == 'stdout' else 2})"
+    code = f"{close}; sys.{closed} = None; {MAIN}"
+    done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_has_left_ends_it_without_a_word():
+    require("typer")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = process("--help", stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert done.returncode in (0, 1) and done.stderr == ""
+
+
+def test_no_name_breaks_the_line_or_commands_the_terminal():
+    require("typer")
+    done = run("doctor", "a\nb\x1b[31m" + "c" * 9_000)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert r"a\nb\x1b[31m" in done.stderr and "\x1b" not in done.stderr
+    assert len(done.stderr) < 3_000 and done.stderr.endswith("give a file of UTF-8 text\n")
+
+
+def process(*arguments, **streams):
+    command = [sys.executable, "-c", MAIN, *arguments]
+    return subprocess.run(command, text=True, stdin=subprocess.DEVNULL, timeout=120, **streams)

@@ -1,11 +1,13 @@
 """``contextpilot-rag replay`` as a user types it."""
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 
 from tests.integrations import command_line
+from tests.integrations.hostile_json import BROKEN, VALUES, one_line
 
 KEYS = [
     "contexts", "tokens", "reused_tokens", "reuse", "note_tokens", "net_reuse", "upper_bound", "build_seconds",
@@ -114,3 +116,74 @@ def test_files_without_content_are_refused(files: list[str], tmp_path: Path):
         done = run(*arguments)
         assert done.exit_code == 2
         assert said in done.stderr
+
+
+PLACES = {
+    "a line": ("trace", "VALUE"),
+    "query_id": ("trace", '{"query_id": VALUE, "doc_ids": ["a"]}'),
+    "doc_ids": ("trace", '{"doc_ids": VALUE}'),
+    "an id": ("trace", '{"doc_ids": ["a", VALUE]}'),
+    "turns": ("trace", '{"turns": VALUE}'),
+    "a turn": ("trace", '{"turns": [VALUE]}'),
+    "ids of a turn": ("trace", '{"turns": [{"doc_ids": VALUE}]}'),
+    "evidence of a turn": ("trace", '{"turns": [{"doc_ids": ["a"], "evidence_ids": VALUE}]}'),
+    "a document": ("corpus", "VALUE"),
+    "id": ("corpus", '{"id": VALUE, "text": "x"}'),
+    "text": ("corpus", '{"id": "a", "text": VALUE}'),
+    "n_chars": ("corpus", '{"id": "a", "text": null, "n_chars": VALUE}'),
+    "a query": ("queries", "VALUE"),
+    "id of a query": ("queries", '{"id": VALUE, "evidence_ids": ["a"]}'),
+    "evidence": ("queries", '{"id": "ab", "evidence_ids": VALUE}'),
+}
+TAKEN = {
+    "query_id",
+    "doc_ids",
+    "an id",
+    "ids of a turn",
+    "evidence of a turn",
+    "id",
+    "text",
+    "n_chars",
+    "id of a query",
+    "evidence",
+}
+"""Places where some of the values are right."""
+
+
+def with_file(files: list[str], role: str, path: Path) -> list[str]:
+    trace, _, corpus = files
+    return {
+        "trace": [str(path), "--corpus", corpus],
+        "corpus": [trace, "--corpus", corpus, "--corpus", str(path)],
+        "queries": [trace, "--corpus", corpus, "--queries", str(path)],
+    }[role]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_stands_in_a_field_ends_in_one_line(files: list[str], tmp_path: Path, place: str):
+    role, line = PLACES[place]
+    refused = []
+    for value in VALUES:
+        (tmp_path / "odd.jsonl").write_text(line.replace("VALUE", value))
+        for options in ([], ["--mode", "online", "--json"], ["--identity", "text"]):
+            refused.append(one_line(run(*with_file(files, role, tmp_path / "odd.jsonl"), *options)))
+    assert sum(refused) > len(refused) / 2 if place in TAKEN else all(refused)
+
+
+@pytest.mark.parametrize("role", ["trace", "corpus", "queries"])
+def test_files_that_are_none_end_in_one_line(files: list[str], tmp_path: Path, role: str):
+    for content in BROKEN.values():
+        (tmp_path / "odd.jsonl").write_bytes(content)
+        assert one_line(run(*with_file(files, role, tmp_path / "odd.jsonl")))
+    packed = gzip.compress(b'{"id": "a", "text": "secret", "doc_ids": ["a"]}\n' * 99)
+    for content in (
+        packed[:-9],
+        packed[:5],
+        packed[:30] + b"\xff" * 9 + packed[39:],
+        packed[:-6] + bytes(6),
+        b"secret",
+    ):
+        (tmp_path / "odd.jsonl.gz").write_bytes(content)
+        assert one_line(run(*with_file(files, role, tmp_path / "odd.jsonl.gz")))
+    for path in (tmp_path, tmp_path / "absent", "/dev/zero", "/dev/full", "x" * 5_000, "two\nlines\x1b[31m"):
+        assert one_line(run(*with_file(files, role, Path(path))))

@@ -1,6 +1,7 @@
 """Where the demo asks: a server that runs, and llama.cpp in this process."""
 
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -8,7 +9,7 @@ from contextpilot_core.errors import ConfigError
 from contextpilot_integrations.demo.endpoint import GREETING, embedded, remote
 from contextpilot_integrations.serving.chat.usage import Usage
 from tests.conftest import require, require_local_model
-from tests.integrations.chat_server import GOOD_USAGE, ChatServer, chat_server, good, refusing
+from tests.integrations.chat_server import GOOD_USAGE, ChatServer, Exchange, breaking_off, chat_server, good, refusing
 from tests.integrations.gate_servers import saying
 
 require("openai")
@@ -59,6 +60,13 @@ def test_a_server_that_refuses_everything_is_no_endpoint(server: ChatServer, sta
     assert len(server.requests) == asked
 
 
+def test_a_model_that_is_not_served_is_named(server: ChatServer) -> None:
+    server.script, server.models = [refusing(404)], saying('{"data": [{"id": "right"}]}', 200)
+    with pytest.raises(ConfigError, match="--model 'wrong' is not served at .*: 'right'$"):
+        with remote(server.base_url, "wrong", None, 7):
+            pytest.fail("it has no such model")
+
+
 @pytest.mark.parametrize("model", ["m", None])
 def test_nobody_there_is_no_endpoint(model: str | None) -> None:
     with pytest.raises(ConfigError, match="--base-url http://127.0.0.1:9/v1 does not answer"):
@@ -73,6 +81,66 @@ def test_whoever_greets_back_in_another_shape_is_no_endpoint(server: ChatServer,
         with remote(server.base_url, "m", None, 7):
             pytest.fail("there was no answer")
     assert "secret" not in str(caught.value)
+
+
+def sending(*texts: str, end: bool = True) -> Callable[[Exchange], None]:
+    """A stream of these, which ends as it should or breaks off."""
+
+    def behave(exchange: Exchange) -> None:
+        exchange.start()
+        for text in texts:
+            exchange.send(text)
+        exchange.end() if end else exchange.hang_up()
+
+    return behave
+
+
+CHOICE = '{"choices": [{"index": 0, "delta": VALUE}]}'
+SHAPES = {"chunk": "VALUE", "choices": '{"choices": VALUE}', "choice": '{"choices": [VALUE]}', "delta": CHOICE}
+CONTENT = CHOICE.replace("VALUE", '{"content": VALUE}')
+BROKEN = {
+    "half a stream": breaking_off("secret"),
+    "no answer at all": lambda exchange: exchange.hang_up(),
+    "half a chunk": sending('data: {"secret', end=False),
+    "no JSON": sending("data: secret\n\n"),
+    "JSON nested too deeply": sending(f"data: {'[' * 100_000}\n\n"),
+    "a number without end": sending(f"data: {'9' * 5_000}\n\n"),
+    "an error in the stream": sending('data: {"error": {"message": "secret"}}\n\n'),
+    **{
+        f"{name}: {value}": sending(f"data: {shape.replace('VALUE', value)}\n\n")
+        for name, shape in SHAPES.items()
+        for value in ("null", "5", '"secret"', "true", "[5]")
+    },
+    **{
+        f"content: {value}": sending(f"data: {CONTENT.replace('VALUE', value)}\n\n")
+        for value in ("5", "true", '["secret"]', '{"secret": 1}')
+    },
+}
+
+
+@pytest.mark.parametrize("behaviour", BROKEN.values(), ids=BROKEN)
+def test_a_server_that_breaks_off_or_talks_nonsense_is_named_in_one_line(
+    server: ChatServer, behaviour: Callable[[Exchange], None]
+) -> None:
+    def told(ask: Callable[[], object]) -> None:
+        with pytest.raises(
+            ConfigError, match="does not answer as an OpenAI-compatible endpoint .*--base-url"
+        ) as caught:
+            ask()
+        assert "secret" not in "".join(traceback.format_exception(caught.value))
+        assert "\n" not in str(caught.value)
+
+    with remote(server.base_url, "m", None, 7) as endpoint:
+        server.script = [behaviour]
+        told(lambda: endpoint.ask(PROMPT))
+    told(lambda: remote(server.base_url, "m", None, 7).__enter__())
+
+
+def test_the_key_and_what_is_secret_in_the_url_stand_nowhere(server: ChatServer) -> None:
+    url = server.base_url.replace("//", "//me:secret@")
+    with remote(url, "m", "secret-key", 7) as endpoint:
+        assert endpoint.where == server.base_url
+        assert "secret" not in repr(endpoint)
 
 
 def test_every_arm_of_every_run_begins_in_its_own_way_where_nothing_can_be_emptied(server: ChatServer) -> None:

@@ -60,7 +60,11 @@ def test_questions_come_from_json_or_from_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "[]", "{}", "[" * 100_000, '{"batch": [], "chat": []}'),
+        *("", "[]", "{}", "[" * 100_000, '{"batch": [], "chat": []}', "null", "5", '{"batch": null, "chat": []}'),
+        *('{"batch": {}, "chat": []}', '{"batch": [5], "chat": []}', '{"batch": ["topic"], "chat": []}'),
+        *('{"batch": [{"topic": 5, "questions": ["q"]}], "chat": []}', '{"batch": "abc", "chat": "abc"}'),
+        *('{"batch": [{"topic": "t", "questions": "abc"}], "chat": []}', '{"batch": [{"topic": "t"}], "chat": []}'),
+        r'{"batch": [{"topic": "t", "questions": ["\ud83d"]}], "chat": []}',
         '{"batch": [{"topic": "t", "questions": [1]}], "chat": []}',
     ],
     ids=lambda text: text[:20],

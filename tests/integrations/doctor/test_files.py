@@ -68,10 +68,10 @@ def test_a_list_is_one_prompt_only_where_all_entries_are_messages(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("bad.json", b"{", "bad.json is no JSON"),
-        pytest.param("bad.json", b"[" * 100_000, "bad.json is no JSON", id="nested too deeply"),
-        ("bad.jsonl", b'"secret"\n\n{secret', "bad.jsonl, line 3 is no JSON"),
-        ("latin.txt", b"secr\xe9t", "latin.txt cannot be read"),
+        ("bad.json", b"{", "bad.json: is no JSON"),
+        pytest.param("bad.json", b"[" * 100_000, "bad.json: is no JSON .*nested too deeply", id="nested too deeply"),
+        ("bad.jsonl", b'"secret"\n\n{secret', "bad.jsonl, line 3: is no JSON"),
+        ("latin.txt", b"secr\xe9t", "latin.txt: cannot be read .it is not in UTF-8"),
     ],
 )
 def test_what_cannot_be_read_is_named_without_its_text(tmp_path, name, content, said):

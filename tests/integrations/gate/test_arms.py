@@ -59,7 +59,7 @@ def test_orders_and_notes_are_those_of_the_arm():
 
 
 def test_the_noted_arm_is_what_the_engine_sends():
-    engine = ReuseEngine(EngineConfig(kv_block=1))
+    engine = ReuseEngine(EngineConfig(kv_block=1, note="compact"))
     engine.plan([TEXTS[4], TEXTS[2]], query="Warm it up.", instructions="Be brief.")
     plan = engine.plan(TEXTS, query="What?", instructions="Be brief.")
     assert plan.order == ORDER_OF_ENGINE

@@ -52,8 +52,8 @@ def test_the_key_follows_from_what_is_asked_alone():
     ("line", "told"),
     [
         ("[]", "TypeError"),
-        ("{secret", "JSONDecodeError"),
-        pytest.param("[" * 100_000, "RecursionError", id="nested too deeply"),
+        ("{secret", "is no JSON"),
+        pytest.param("[" * 100_000, "is no JSON .*too deeply", id="nested too deeply"),
         ('{"query": "secret", "documents": ["A"]}', "KeyError: 'answers'"),
         ('{"query": 7, "documents": ["secret"], "answers": ["A"]}', "expected a text, got int"),
         ('{"query": "Q", "documents": [], "answers": ["A"]}', "one text or more, got an empty one"),
@@ -61,12 +61,13 @@ def test_the_key_follows_from_what_is_asked_alone():
         ('{"query": "Q", "documents": ["secret"], "answers": "A"}', "expected a list of texts .* got str"),
         ('{"query": "Q", "documents": ["secret"], "answers": ["A"], "earlier": [{}]}', "KeyError: 'query'"),
         ('{"query": "Q", "documents": ["secret"], "answers": ["A"], "cluster": 1}', "expected a text, got int"),
+        (r'{"query": "secret \ud83d", "documents": ["secret"], "answers": ["A"]}', "half a character"),
     ],
 )
 def test_a_line_of_another_shape_is_named_by_its_number_and_kind(tmp_path, line, told):
     path = servers.write(tmp_path / "q.jsonl", servers.moved_questions(1))
     path.write_text(path.read_text() + line)
-    with pytest.raises(RequestError, match=f"line 2: no question .*{told}") as caught:
+    with pytest.raises(RequestError, match=rf"line 2: .*{told}") as caught:
         read_cases(path)
     assert "secret" not in str(caught.value)
     assert 'a line holds {"query"' in str(caught.value)
@@ -77,5 +78,5 @@ def test_a_file_without_questions_is_refused(tmp_path, content):
     path = tmp_path / "q.jsonl"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(RequestError, match="q.jsonl (cannot be read|holds no question)"):
+    with pytest.raises(RequestError, match="q.jsonl(: cannot be read| holds no question)"):
         read_cases(path)

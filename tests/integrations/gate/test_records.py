@@ -1,32 +1,83 @@
 """The file of scores."""
 
 import json
+import os
+import stat
+from pathlib import Path
 
 import pytest
 
 from contextpilot_core.errors import ConfigError
 from contextpilot_integrations.gate.records import Record, ScoreFile
 
+HEAD = '{"settings": {}}\n'
+
+
+def recorded(group='"g"', scores="{}"):
+    return f'{HEAD}{{"key": "k", "group": {group}, "scores": {scores}}}'
+
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]\n", '{"settings": {}}\n{"key": 1}\n', "no JSON\n", "[" * 100_000 + "\n"],
+    [
+        *("", "[]\n", "null\n", "no JSON\n", "[" * 100_000 + "\n", "9" * 5_000 + "\n", '{"settings": "\udcff"}\n'),
+        *('{"settings": null}\n', '{"settings": 5}\n', '{"settings": []}\n', '{"settings": {}}\n{"key": 1}\n'),
+        *(HEAD + line for line in ("5", "null", "[]", "{}", '{"key": 1, "group": "g", "scores": {}}')),
+        *(recorded(group=value) for value in ("5", "null", "[]", "{}")),
+        *(recorded(scores=value) for value in ("5", "null", '"x"', "[1]", '{"a": 5}')),
+        *(
+            recorded(scores=f'{{"a": {{"f1": {value}}}}}')
+            for value in ('"0.5"', "null", "true", "NaN", "Infinity", "-1e400", "9" * 400, "[]", "{}", "[" * 500)
+        ),
+    ],
     ids=lambda text: text[:20],
 )
 def test_another_file_is_refused_and_left_alone(tmp_path, text):
     path = tmp_path / "s.jsonl"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match="is no file of scores"):
+    content = (text if text.endswith("\n") or not text else text + "\n").encode("utf-8", "surrogateescape")
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="is no file of scores|is no JSON that can be read|cannot be read"):
         ScoreFile(path, {})
-    assert path.read_text() == text
+    assert path.read_bytes() == content
+
+
+def test_what_never_ends_or_gives_nothing_back_is_no_file_of_scores(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/full", "/dev/zero", "/dev/null", tmp_path / "pipe"):
+        with pytest.raises(ConfigError, match=f"{path} cannot be read and written"):
+            ScoreFile(Path(path), {})
+
+
+def test_a_file_that_is_full_half_way_is_named(tmp_path):
+    scores = ScoreFile(tmp_path / "s.jsonl", {})
+    (tmp_path / "s.jsonl").unlink()
+    (tmp_path / "s.jsonl").symlink_to("/dev/full")
+    with pytest.raises(ConfigError, match="cannot be read and written .*No space left"):
+        scores.add(record(0))
+    assert scores.records == {}
+
+
+def test_scores_are_for_their_owner_alone(tmp_path):
+    path = tmp_path / "new" / "folder" / "s.jsonl"
+    ScoreFile(path, {}).add(record(0))
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
 
 
 def test_other_settings_are_named(tmp_path):
     path = tmp_path / "s.jsonl"
-    ScoreFile(path, {"model": "a", "metric": "f1"})
+    ScoreFile(path, {"model": "a", "metric": "f1"}).add(record(0))
+    before = path.read_text()
     with pytest.raises(ConfigError, match=r"other settings \(model\)"):
         ScoreFile(path, {"model": "b", "metric": "f1"})
-    assert json.loads(path.read_text()) == {"settings": {"model": "a", "metric": "f1"}}
+    assert path.read_text() == before
+
+
+def test_a_file_without_a_record_is_begun_again(tmp_path):
+    """A first run may have had a wrong model, and ended with the first question."""
+    path = tmp_path / "s.jsonl"
+    ScoreFile(path, {"model": "a", "metric": "f1"})
+    ScoreFile(path, {"model": "b"}).add(record(0))
+    assert list(ScoreFile(path, {"model": "b"}).records) == ["k0"]
 
 
 def record(number, score=1 / 3):
@@ -60,7 +111,7 @@ def test_only_the_line_that_broke_off_is_lost(tmp_path):
 
 def test_settings_that_are_absent_or_new_are_named_too(tmp_path):
     path = tmp_path / "s.jsonl"
-    ScoreFile(path, {"model": "a", "metric": "f1"})
+    ScoreFile(path, {"model": "a", "metric": "f1"}).add(record(0))
     with pytest.raises(ConfigError, match=r"other settings \(answer_tokens, metric\)"):
         ScoreFile(path, {"model": "a", "answer_tokens": 5})
 

@@ -1,5 +1,8 @@
 """Scores from servers over HTTP: which are asked for, how they are computed, and what a server may refuse."""
 
+import json
+import traceback
+
 import pytest
 
 from contextpilot_core.errors import ConfigError
@@ -74,6 +77,14 @@ def test_a_server_that_only_tokenizes_has_no_likelihoods(server, connected):
         (refusing(400, "the secret prompt"), "BadRequestError, status 400"),
         (servers.saying("<html>secret</html>", 200), "AttributeError|TypeError"),
         (servers.saying('{"choices": []}', 200), "IndexError"),
+        (servers.saying('{"choices": null, "secret": 1}', 200), "TypeError"),
+        (servers.saying('{"choices": 5}', 200), "TypeError"),
+        (servers.saying('{"choices": [{"message": null}]}', 200), "AttributeError"),
+        (servers.saying('{"choices": [{"message": {"content": ["secret"]}}]}', 200), "AttributeError"),
+        (servers.saying('{"secret": ' + "[" * 100_000, 200), "RecursionError"),
+        (servers.saying('{"secret": ' + "9" * 5_000 + "}", 200), "ValueError"),
+        (servers.saying('"secret"', 200), "AttributeError"),
+        (servers.saying("null", 200), "AttributeError|TypeError"),
     ],
 )
 def test_a_refusal_while_scoring_is_named_by_its_kind_alone(server, connected, behaviour, kind):
@@ -81,7 +92,53 @@ def test_a_refusal_while_scoring_is_named_by_its_kind_alone(server, connected, b
     server.script = [behaviour]
     with pytest.raises(ConfigError, match=f"did not answer as it should \\(({kind})\\)") as caught:
         scorer.score(PROMPTS, ["K17"])
-    assert "secret" not in str(caught.value)
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+def of_shape(tokens="[1, 2]", logprob="-1.0", prompt='"p"'):
+    """A server that has likelihoods in the way of llama.cpp, and says so of its tokens."""
+
+    def behave(exchange):
+        path, body = exchange.handler.path, exchange.body
+        if path == "/apply-template":
+            servers.saying(f'{{"prompt": {prompt}}}', 200)(exchange)
+        elif path == "/tokenize" and "content" in body:
+            servers.saying(f'{{"tokens": {tokens}}}', 200)(exchange)
+        elif path == "/completion":
+            (token, _) = body["logit_bias"][0]
+            scored = f'[{{"id": {json.dumps(token)}, "logprob": {logprob}}}]'
+            servers.saying(f'{{"completion_probabilities": {scored}}}', 200)(exchange)
+        else:
+            refusing(404)(exchange)
+
+    return behave
+
+
+def test_llama_cpps_way_is_understood(server, connected):
+    server.script = [of_shape()]
+    scorer = choose_scorer(connected, "likelihood", answer_tokens=7)
+    assert scorer.score({"a": PROMPTS["a"]}, ["K17"]) == {"a": {LIKELIHOOD: -1.0}}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *(
+            {"tokens": value}
+            for value in ("[]", "null", "5", '"12"', "{}", "[null]", '["1"]', "[true]", "[1.5]", "[[1]]")
+        ),
+        *(
+            {"logprob": value}
+            for value in ("null", '"-1"', "true", "NaN", "-Infinity", "-1e400", "9" * 400, "[]", "{}")
+        ),
+        *({"prompt": value} for value in ("[" * 100_000, "9" * 5_000)),
+    ],
+    ids=lambda shape: str(shape)[:30],
+)
+def test_a_server_whose_figures_are_none_has_no_likelihoods(server, connected, shape):
+    server.script = [of_shape(**shape)]
+    with pytest.raises(ConfigError, match="this server offers neither"):
+        choose_scorer(connected, "likelihood", answer_tokens=7)
 
 
 def test_paths_beside_openais_interface_are_reached_without_v1(server, connected):

@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine, WindowScheduler
@@ -22,6 +23,7 @@ from contextpilot_integrations.langchain.documents import (  # noqa: E402
     arranged_in_turn,
     as_block,
     by_relevance,
+    one_source,
     relevance,
 )
 from tests.integrations.langchain_fakes import Lists, document, text_of  # noqa: E402
@@ -134,3 +136,10 @@ def test_a_scheduler_of_another_engine_would_plan_elsewhere():
     scheduler = WindowScheduler(ReuseEngine())
     with pytest.raises(ConfigError, match="scheduler plans with another engine; give both"):
         run_virtually(arranged_in_turn(ReuseEngine(), scheduler, [], **OPTIONS, orders=OrderMemory()))
+
+
+def test_metadata_that_cannot_be_compared_do_no_harm():
+    found = one_source([Document("tea", metadata={"source": each, "vector": np.zeros(3)}) for each in "ab"])
+    assert [each["metadata"]["source"] for each in found.metadata[SOURCES]] == ["a", "b"]
+    same = Document("tea", metadata={"vector": np.zeros(3)})
+    assert SOURCES not in one_source([same, same]).metadata

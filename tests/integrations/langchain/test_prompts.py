@@ -54,8 +54,9 @@ def test_format_context_tells_the_relevance_by_labels():
     retriever = ContextPilotRetriever(base_retriever=Lists(), engine=ReuseEngine())
     first = format_context(retriever.invoke(query("A")))
     moved = retriever.invoke(query("B"))
-    second = format_context(moved)
-    assert "elevance" not in first
+    assert format_context(moved) == format_context(moved, note="none"), "no note unless it is asked for"
+    second = format_context(moved, note="compact")
+    assert "elevance" not in first + format_context(moved)
     assert second.endswith("\n\nRelevance: 2 1 4 3")
     assert format_context(moved, note="full").endswith("[Doc 2] > [Doc 1] > [Doc 4] > [Doc 3]")
     assert not any("elevance" in found.page_content for found in moved)

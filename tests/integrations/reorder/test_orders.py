@@ -62,7 +62,9 @@ def test_what_is_remembered_are_the_sessions_kept_last(limit, kept):
         orders.keep(namespace, session_id, (digest,))
         expected.pop((namespace, session_id), None)
         expected[namespace, session_id] = (digest,)
-    remembered = dict(list(expected.items())[-limit:])
+    remembered = {}
+    for space in "nm":  # each namespace by itself: what others keep makes nobody forget
+        remembered.update([entry for entry in expected.items() if entry[0][0] == space][-limit:])
     assert len(orders) == len(remembered)
     for namespace, session_id in expected:
         assert orders.last(namespace, session_id) == remembered.get((namespace, session_id), ())

@@ -1,6 +1,7 @@
 """The two threads that keep a copy in step with the log in a real Redis, whatever goes wrong."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -245,6 +246,64 @@ def test_a_worker_that_gets_its_rights_later_shares_what_it_did(server, worker, 
     assert synchronized(one) and one.reuse(0) > 0
     returned(store.close, 5)
     server.client.execute_command("ACL", "DELUSER", "limited")
+
+
+def full(server):
+    server.client.config_set("maxmemory", 1)
+
+
+def roomy(server):
+    server.client.config_set("maxmemory", 0)
+
+
+def read_only(server):
+    server.client.execute_command("REPLICAOF", "127.0.0.1", "1")
+
+
+def writable(server):
+    server.client.execute_command("REPLICAOF", "NO", "ONE")
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["a log is there", "no log yet"])
+@pytest.mark.parametrize(
+    ("refuse", "allow", "kind"), [(full, roomy, "OutOfMemory|OOM"), (read_only, writable, "ReadOnly")]
+)
+def test_a_server_that_takes_nothing_is_told_of_once_and_gets_everything_later(
+    own_server, worker, caplog, refuse, allow, kind, begun
+):
+    if begun:
+        worker(own_server).plan(50)
+        assert synchronized(worker(own_server))
+    refuse(own_server)
+    one = worker(own_server)
+    for name in range(20):
+        one.plan(name)
+    assert not one.store.synchronize(0.5)
+    said = [
+        record.message
+        for record in caplog.records
+        if re.search(f"worker {one.store._state.worker} .*({kind})", record.message)
+    ]
+    assert len(said) == 1
+    assert one.plan(30, 0) == [0, 30]  # it plans on what it sent itself
+    allow(own_server)
+    two = worker(own_server)
+    assert agree(one, two)
+    assert all(two.reuse(name) > 0 for name in range(20))
+
+
+def test_what_a_server_without_room_will_never_get_is_told(own_server, worker, caplog, monkeypatch):
+    monkeypatch.setattr("contextpilot_core.journal.state._MOST_WAITING", 5)
+    one = worker(own_server)
+    assert synchronized(one)
+    full(own_server)
+    for name in range(20):
+        one.plan(name)
+    assert len([record for record in caplog.records if "the oldest are given up" in record.message]) == 1
+    roomy(own_server)
+    two = worker(own_server)
+    assert agree(one, two)
+    assert two.reuse(19) > 0 == two.reuse(0)
 
 
 def test_a_log_that_never_ends_is_waited_for_up_to_where_it_was(server, worker):

@@ -2,11 +2,15 @@
 
 import json
 import re
+import stat
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-from contextpilot_integrations.demo.page.html import report_html, write_report
+import pytest
+
+from contextpilot_core.errors import ConfigError
+from contextpilot_integrations.demo.page.html import check_folder, report_html, write_report
 from contextpilot_integrations.demo.results import Arm, Run
 
 
@@ -14,6 +18,35 @@ def test_report_files(run: Run, tmp_path: Path) -> None:
     paths = write_report(run, tmp_path / "new" / "folder")
     assert json.loads(paths[0].read_text("utf-8")) == json.loads(json.dumps(run.figures()))
     assert paths[1].read_text("utf-8") == report_html(run)
+
+
+def test_the_report_is_for_its_owner_alone(run: Run, tmp_path: Path) -> None:
+    paths = write_report(run, tmp_path / "new")
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (*paths, tmp_path / "new")] == [0o600, 0o600, 0o700]
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "report.json", "report.html", "x" * 300])
+def test_a_folder_that_cannot_be_written_is_named_before_and_after(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "taken" if name.startswith("report") else tmp_path / name
+    if name.startswith("report"):
+        (out / name).mkdir(parents=True)
+    for write in (check_folder, lambda folder: write_report(run, folder)):
+        with pytest.raises(ConfigError, match="--out .* cannot be written .*; name another folder for the report"):
+            write(out)
+
+
+def test_a_folder_that_can_be_written_is_left_empty(tmp_path: Path) -> None:
+    check_folder(tmp_path / "new" / "folder")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+
+
+def test_half_a_character_of_an_answer_is_written_all_the_same(run: Run, tmp_path: Path) -> None:
+    arm = run.batch[0]
+    broken = replace(arm, sent=(replace(arm.sent[0], text="\ud83d!"), *arm.sent[1:]))
+    figures, page = write_report(replace(run, batch=(broken, *run.batch[1:])), tmp_path)
+    assert "\ud83d!" in json.loads(figures.read_text("utf-8"))["batch"]["plain"]["answers"]
+    assert "?!" in page.read_text("utf-8")
 
 
 class Page(HTMLParser):

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from contextpilot_core import EngineConfig
 from contextpilot_core.tokens import estimate_tokens
 from tests.conftest import require
@@ -10,15 +12,15 @@ require("langchain_core")
 require("langchain")
 
 from langchain.agents.middleware import ModelResponse  # noqa: E402
+from langchain_core.documents import Document  # noqa: E402
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_from_dict, messages_to_dict  # noqa: E402
 
 from contextpilot_integrations.langchain.agent.cited import (  # noqa: E402
-    PLACES,
     documents_at,
     labelled_documents,
     with_places,
 )
-from contextpilot_integrations.langchain.agent.rendering import ResultRenderer  # noqa: E402
+from contextpilot_integrations.langchain.agent.rendering import PLACES, ResultRenderer  # noqa: E402
 from contextpilot_integrations.reorder.ranks import SOURCES  # noqa: E402
 from tests.integrations.langchain.agent.results import result  # noqa: E402
 from tests.integrations.langchain_fakes import document  # noqa: E402
@@ -75,3 +77,11 @@ def test_what_is_not_there_is_left_out_and_nothing_is_guessed():
     assert documents_at({"1": [["a", 7]]}, MESSAGES) == {}
     assert documents_at(None, MESSAGES) == {}
     assert isinstance(MESSAGES[1], ToolMessage)
+
+
+@pytest.mark.parametrize(
+    "places", [5, "x", [1], {"x": [["a", 0]]}, {"1": 5}, {"1": [5]}, {"1": [["a"]]}, {"1": [["a", "0"]]}]
+)
+def test_places_that_others_wrote_are_left_out(places):
+    message = ToolMessage("tea", tool_call_id="1", id="a", artifact=[Document(page_content="tea")])
+    assert documents_at(places, [message]) == {}

@@ -176,7 +176,8 @@ def test_behind_the_swap_in_retriever_relevance_order_is_kept():
 def test_the_session_of_the_thread_reaches_the_tools_retriever():
     retriever = ContextPilotRetriever(base_retriever=Lists(), engine=ReuseEngine())
     asked(agent_of(searching("D1,D2"), retriever=retriever, checkpointer=InMemorySaver()), "go", "T9")
-    assert set(retriever.orders._orders._values) == {("default", "T9")}
+    assert retriever.orders.last("default", "T9")
+    assert len(retriever.orders) == 1
 
 
 def test_200_items_of_20_threads_at_once_are_those_of_a_sequential_run():

@@ -303,3 +303,21 @@ def test_the_same_words_of_the_model_hide_nothing():
     words = f"Look:\n\n{text_of('D1')}"
     assert names_in(render([AIMessage(words), result("D1")])[1].content) == {"D1"}
     assert render([HumanMessage(words), result("D1")])[1].content.startswith("Same text")
+
+
+def test_no_label_that_an_answer_may_cite_is_given_to_another_document():
+    """Of results that were cleared or cut, the answers may still be there."""
+    noted = {"contextpilot_places": {"1": [["a", 0]], "2": [["a", 1]]}}
+    answer = AIMessage("So [Doc 2].", response_metadata=noted)
+
+    def labels(messages):
+        return [each.label for each in items(messages[-1].content) if isinstance(each, ParsedBlock)]
+
+    asked, later = [HumanMessage("q"), result("D1", "D2")], [HumanMessage("q"), result("D3", "D1")]
+    render = renderer()
+    kept, cut = render([*asked, answer, *later]), render([answer, *later])
+    assert (labels(kept), labels(cut)) == ([3], [3, 4])
+    assert kept == render([*asked, AIMessage("So [Doc 2]."), *later])[:2] + kept[2:]
+    for odd in (None, 5, {"x": []}, {"-1": []}):
+        answer = AIMessage("So.", response_metadata={"contextpilot_places": odd})
+        assert labels(render([answer, *later])) == [1, 2]

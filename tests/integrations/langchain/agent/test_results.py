@@ -79,3 +79,9 @@ def test_results_without_documents_are_left_without_a_word():
         "results of the tool 'find' stay as they are, and are not de-duplicated: they bring no doc"
     )
     assert text_of("D1")[:20] not in reason
+
+
+@pytest.mark.parametrize("name", [[1], {"a": 1}, b"\xff"])
+def test_an_artifact_whose_ids_are_no_texts_holds_no_documents(name):
+    entry = {"page_content": "tea", "metadata": {}, "id": name}
+    assert documents_of(ToolMessage("tea", tool_call_id="1", artifact=[entry])) == []

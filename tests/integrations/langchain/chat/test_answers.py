@@ -58,3 +58,15 @@ def test_no_text_stands_in_a_history_a_second_time_because_of_that(how):
     for message in chat.history("u"):
         if message.type == "ai":
             assert text_of("D1")[:40] not in json.dumps(messages_to_dict([message]))
+
+
+@pytest.mark.parametrize(
+    "carried",
+    [5, "text", [1], {"x": {}}, {"1": 5}, {"1": None}, {"1": {"page_content": 5}}, {"1": {"more": 1}}, {None: {}}],
+    ids=str,
+)
+def test_what_others_put_there_is_left_out(carried):
+    good = {"2": {"id": None, "page_content": "tea", "metadata": {}}}
+    both = {**carried, **good} if isinstance(carried, dict) else carried
+    answer = AIMessage("ok", response_metadata={LABELLED: both})
+    assert carried_by(answer) == ({2: Document(page_content="tea")} if isinstance(carried, dict) else {})

@@ -1,10 +1,12 @@
 """The chat: prompts that only grow, nothing lost, full windows, failures, sessions, histories (cases D1-D10, S16)."""
 
 import asyncio
+import contextvars
 import json
 import random
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -116,7 +118,18 @@ def test_a_stream_belongs_to_the_session_in_which_it_was_begun(asynchronous):
     assert (len(chat.history("u")), chat.history("another")) == (2, [])
 
 
-@pytest.mark.parametrize("question", ["D1 x", {"input": "D1 x"}, HumanMessage("D1 x"), {"input": HumanMessage("D1 x")}])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "D1 x",
+        {"input": "D1 x"},
+        HumanMessage("D1 x"),
+        {"input": HumanMessage("D1 x")},
+        HumanMessage([{"type": "text", "text": "D1 "}, {"type": "text", "text": "x"}]),
+        {"input": HumanMessage(["D1 ", {"type": "text", "text": "x"}])},
+        {"input": [{"type": "text", "text": "D1 x"}]},
+    ],
+)
 def test_questions(question):
     chat, model = chat_of()
     chat.invoke(question)
@@ -128,7 +141,12 @@ def test_questions(question):
     [
         ({"question": "x"}, RequestTypeError),
         (5, RequestTypeError),
-        (HumanMessage([{"type": "text", "text": "x"}]), RequestTypeError),
+        (
+            HumanMessage([{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "u"}}]),
+            RequestTypeError,
+        ),
+        (HumanMessage([{"type": "text", "text": " "}]), RequestError),
+        (HumanMessage([]), RequestTypeError),
         ("  ", RequestError),
     ],
 )
@@ -483,6 +501,66 @@ def test_errors_of_the_retriever_come_through(how):
         asking(chat, how)("what?", U)
     assert chat.engine.stats().planned == 0
     assert chat.history("u") == []
+
+
+def long_answers(**options):
+    return chat_of(Recorder(answer=lambda messages: AIMessage("one two three")), **options)[0]
+
+
+def ending(how, pieces):
+    """Let a stream end in another thread or context."""
+    with ThreadPoolExecutor(1) as pool:
+        if how == "closed in a thread":
+            pool.submit(pieces.close).result(20)
+        elif how == "read in a thread":
+            pool.submit(list, pieces).result(20)
+        elif how == "read in contexts":
+            for _ in range(2):
+                contextvars.copy_context().run(next, pieces)
+            contextvars.Context().run(list, pieces)
+        else:
+            contextvars.Context().run(pieces.close)
+
+
+@pytest.mark.parametrize("how", ["closed in a thread", "read in a thread", "read in contexts", "closed in a context"])
+def test_the_next_question_may_follow_a_stream_however_it_ended(how):
+    chat = long_answers()
+    pieces = chat.stream("D1 what?", U)
+    next(pieces)
+    ending(how, pieces)
+    chat.invoke("D2 what?", U)
+    assert len(chat.history("u")) == (4 if how.startswith("read") else 2)
+    assert chat.engine.stats().in_flight == 0
+    for _ in chat.stream("D3 what?", U):
+        break  # dropped
+    assert chat.invoke("D4 what?", U).content == "one two three"
+
+
+@pytest.mark.parametrize("how", ["dropped", "dropped in a chain", "closed by a task", "read by a task"])
+def test_the_next_question_may_follow_a_stream_of_tasks_however_it_ended(how):
+    chat = long_answers()
+
+    async def rest(pieces):
+        return [piece async for piece in pieces]
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        if how.startswith("dropped"):
+            asked = chat if how == "dropped" else chat | StrOutputParser()
+            async for _ in asked.astream("D1 what?", U):
+                break
+            await chat.ainvoke("D2 what?", U)
+            return
+        pieces = chat.astream("D1 what?", U)
+        await anext(pieces)
+        ending = pieces.aclose() if "closed" in how else rest(pieces)
+        task = loop.create_task(ending, context=contextvars.Context())
+        await chat.ainvoke("D2 what?", U)
+        await task
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+    assert len(chat.history("u")) == (4 if "read" in how else 2)
+    assert chat.engine.stats().in_flight == 0
 
 
 def test_an_answer_that_is_not_read_to_its_end_is_no_turn():

@@ -106,3 +106,19 @@ def test_events_of_a_stream_hold_it():
 
 def test_nobody_has_to_listen():
     assert create_contextpilot_chat(Lists(), reporting(80)).invoke("A what?").content == "ok"
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("error", [ValueError("no"), KeyError(0), RecursionError()], ids=repr)
+def test_a_handler_that_fails_loses_neither_the_answer_nor_its_turn(how, error, caplog):
+    class Failing(BaseCallbackHandler):
+        raise_error = True
+
+        def on_custom_event(self, name, data, **kwargs):
+            raise error
+
+    chat = create_contextpilot_chat(Lists(), reporting(80))
+    ask = asking(chat, how)
+    assert ask("A what?", {"callbacks": [Failing()]}, session_id="u").strip() == "ok"
+    assert len(chat.history("u")) == 2
+    assert f"telling the figures of a turn failed ({type(error).__name__})" in caplog.text

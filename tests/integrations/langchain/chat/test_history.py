@@ -159,19 +159,19 @@ def test_a_store_of_ones_own_is_taken_even_when_it_counts_as_false():
 def test_a_turn_is_appended_or_replaces_everything(store, asynchronous):
     history, held = store(), Held((None, 0))
 
-    def keep(*arguments):
-        run = asyncio.run(asave(history, *arguments, held)) if asynchronous else save(history, *arguments, held)
-        assert run is None
+    def keep(messages, replaced=None):
+        given = history, messages, held, replaced
+        assert (asyncio.run(asave(*given)) if asynchronous else save(*given)) is None
 
-    keep([HumanMessage("a"), AIMessage("b")], False)
-    keep([HumanMessage("c")], False)
+    keep([HumanMessage("a"), AIMessage("b")])
+    keep([HumanMessage("c")])
     assert [message.content for message in asyncio.run(aload(history))] == ["a", "b", "c"]
-    keep([], True)  # nothing came: what is there stays
+    keep([], history.messages)  # nothing came: what is there stays
     assert len(history.messages) == 3
-    keep([HumanMessage("d")], True)
+    keep([HumanMessage("d")], history.messages)
     assert [message.content for message in history.messages] == ["d"]
     held.void()
-    keep([HumanMessage("e")], True)  # the session was reset meanwhile
+    keep([HumanMessage("e")], history.messages)  # the session was reset meanwhile
     assert [message.content for message in history.messages] == ["d"]
 
 
@@ -187,7 +187,7 @@ def test_what_is_saved_while_its_session_is_reset_does_not_stay(store, asynchron
         add(messages)
 
     history.add_messages = slow
-    arguments = history, [HumanMessage("a"), AIMessage("b")], False, held
+    arguments = history, [HumanMessage("a"), AIMessage("b")], held
     asyncio.run(asave(*arguments)) if asynchronous else save(*arguments)
     assert history.messages == []
 
@@ -297,3 +297,44 @@ def answer(tokens):
 )
 def test_the_last_report_tells_how_the_model_counts(messages, scale):
     assert reported_scale([entry_of(message) for message in messages]) == scale
+
+
+# --- halves of characters ------------------------------------------------------------------------------------------
+
+
+def test_what_a_store_brings_is_sent_whole_and_stays_as_it_is():
+    """Another application may have written half a character there, which no client library can send."""
+    theirs = AIMessage(
+        ["a \ud83d", {"type": "text", "text": "\ud83d\ude00"}],
+        additional_kwargs={"reasoning_content": "\udfff"},
+        tool_calls=[{"name": "f", "args": {"q": "\ud800"}, "id": "1"}],
+    )
+    sent = as_sent(theirs)
+    assert sent.content == ["a \ufffd", {"type": "text", "text": "\U0001f600"}]
+    assert sent.additional_kwargs == {"reasoning_content": "\ufffd"}
+    assert sent.tool_calls[0]["args"] == {"q": "\ufffd"}
+    assert theirs.content[0] == "a \ud83d"
+    assert entry_of(theirs).message["content"] == sent.content
+    assert as_sent(sent) is sent
+
+
+# --- stores that fail ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_store_that_fails_while_a_history_is_replaced_gets_back_what_it_had(asynchronous):
+    class Failing(Stored):
+        def add_messages(self, messages):
+            if any(message.content == "new" for message in messages):
+                raise OSError("disk full")
+            super().add_messages(messages)
+
+        async def aadd_messages(self, messages):
+            self.add_messages(messages)
+
+    history, had = Failing([]), [HumanMessage("a"), AIMessage("b")]
+    history.add_messages(had)
+    held, new = Held((None, 0)), [HumanMessage("new"), AIMessage("ok")]
+    with pytest.raises(OSError, match="disk full"):
+        asyncio.run(asave(history, new, held, had)) if asynchronous else save(history, new, held, had)
+    assert [message.content for message in history.messages] == ["a", "b"]

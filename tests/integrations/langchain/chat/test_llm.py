@@ -3,7 +3,7 @@
 import pytest
 
 from contextpilot_core import RequestError, ReuseEngine
-from contextpilot_integrations.serving.chat import Tenants, Usage
+from contextpilot_integrations.serving.chat import Tenants, Usage, room_for
 from contextpilot_integrations.serving.tokens import PromptTokenizer
 from tests.conftest import require
 
@@ -46,7 +46,7 @@ def test_options_of_a_call_stand_above_bindings_and_these_above_the_model():
     [({}, 0), ({"max_tokens": 5}, 5), ({"max_tokens": 5, "max_completion_tokens": 7}, 7), ({"max_tokens": "all"}, 0)],
 )
 def test_the_answer_has_its_limit_from_the_call(options, tokens):
-    assert model_call(Recorder(), options, None, "n").answer_tokens == tokens
+    assert room_for(100, model_call(Recorder(), options, None, "n").options) == 100 - tokens
 
 
 class Many(Recorder):
@@ -91,7 +91,7 @@ def test_what_a_binding_has_stays_beside_the_salt():
     salted = {"min_p": 0.1, "cache_salt": TENANTS.cache_salt("n")}
     assert call.arguments == {"temperature": 0, "extra_body": salted}
     assert call.cache_salt == salted["cache_salt"]
-    assert (call.answer_tokens, call.options["stop"]) == (7, ["x"])
-    assert model_call(llm, {"max_completion_tokens": 9}, None, "n").answer_tokens == 9
+    assert (room_for(100, call.options), call.options["stop"]) == (93, ["x"])
+    assert room_for(100, model_call(llm, {"max_completion_tokens": 9}, None, "n").options) == 91
     assert model_call(llm, {"top_k": 3}, None, "n").arguments == {"top_k": 3}
     assert model_call(llm, {}, None, "n").cache_salt == "guessed"

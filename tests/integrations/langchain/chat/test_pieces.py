@@ -42,6 +42,7 @@ def added_up(*usages):
         ([usage(100, 1, **cached(64)), None, usage(100, 9, **cached(96))], usage(100, 9, **cached(96))),
         ([usage(100, 1), usage(0, 2), usage(0, 3)], usage(100, 6)),  # what is new, with every piece
         ([usage(100, 0, **cached(64)), usage(0, 7)], usage(100, 7, **cached(64))),
+        ([usage(100, 1), usage(100, 2, **cached(64)), usage(0, 0, **cached(0))], usage(100, 2, **cached(64))),
     ],
 )
 def test_the_usage_is_that_of_the_whole_answer(usages, expected):

@@ -73,13 +73,13 @@ def test_a_turn_is_appended():
     assert kept is answer
     assert question.content.endswith("\n\nwhat?")
     assert question.additional_kwargs[CONTEXT]["query"] == "what?"
-    assert not turn.rewritten
+    assert not turn.turn.rewritten
 
 
 def test_what_was_cut_is_replaced_by_what_was_sent():
     messages = talk("D1,D2", "D2", "D3")
     turn = turn_of("and?", "D2", messages=messages[2:])
-    assert turn.rewritten
+    assert turn.turn.rewritten
     added = turn.added(AIMessage("ok"))
     assert [message.content for message in added[:-1]] == [message.content for message in turn.prompt]
     assert [names_in(message.content) for message in added[::2]] == [{"D2"}, {"D3"}, set()]
@@ -89,16 +89,16 @@ def test_what_was_cut_is_replaced_by_what_was_sent():
 def test_the_room_is_what_the_answer_leaves():
     messages = talk("D1", "D2", "D3")
     size = sum(4 + len(message.content.split()) for message in turn_of("D4?", "D4", messages=messages).prompt)
-    assert not turn_of("D4?", "D4", messages=messages, window=size + 40).rewritten
-    assert turn_of("D4?", "D4", messages=messages, window=size + 39).rewritten
+    assert not turn_of("D4?", "D4", messages=messages, window=size + 40).turn.rewritten
+    assert turn_of("D4?", "D4", messages=messages, window=size + 39).turn.rewritten
 
 
 def test_the_window_goes_by_what_the_model_reported():
     question = turn_of("what?", "D1")
-    tokens = 10 * question.turn.entry.asked.tokens
+    tokens = 5 * question.turn.entry.asked.tokens
     messages = question.added(AIMessage("ok", usage_metadata={**USED, "input_tokens": tokens}))
-    assert turn_of("and?", "D2", messages=messages, window=900).rewritten
-    assert not turn_of("and?", "D2", messages=talk("D1"), window=900).rewritten
+    assert turn_of("and?", "D2", messages=messages, window=600).turn.rewritten
+    assert not turn_of("and?", "D2", messages=talk("D1"), window=600).turn.rewritten
 
 
 @pytest.mark.parametrize("answer", ["text", None, {"content": "ok"}])
@@ -110,6 +110,15 @@ def test_an_answer_that_is_no_message_is_refused(answer):
 def test_an_answer_with_tool_calls_is_not_kept():
     call = {"name": "t", "args": {}, "id": "1", "type": "tool_call"}
     assert turn_of("what?", "D1").added(AIMessage("", tool_calls=[call])) == []
+
+
+def test_an_answer_whose_tool_call_is_broken_off_is_not_kept():
+    """LangChain sends it as a call, and after a call no question may follow."""
+    broken = {"name": "t", "args": '{"p', "id": "1", "error": "JSON", "type": "invalid_tool_call"}
+    assert turn_of("what?", "D1").added(AIMessage("Let me look.", invalid_tool_calls=[broken])) == []
+    raw = {"id": "1", "type": "function", "function": {"name": "t", "arguments": '{"p'}}
+    for kept in ({"tool_calls": [raw]}, {"function_call": raw["function"]}):
+        assert turn_of("what?", "D1").added(AIMessage("Let me look.", additional_kwargs=kept)) == []
 
 
 @pytest.mark.parametrize(

@@ -129,10 +129,11 @@ def test_pictures_and_nodes_without_text_have_no_label_and_are_not_lost(talk):
     given = [picture, captioned, empty, node(D1, 0.6)]
     chat = talk(table={"q": given}, node_postprocessors=[ContextPilotPostprocessor()])
     response, _ = chat("q")
-    assert [item.node.node_id for item in response.source_nodes] == [item.node.node_id for item in given]
+    in_order = [captioned, given[3], picture, empty]  # as in the prompt, and then what it does not hold
+    assert [item.node.node_id for item in response.source_nodes] == [item.node.node_id for item in in_order]
     assert ids(response.nodes_by_label) == {1: [captioned.node.node_id], 2: [given[3].node.node_id]}
     assert isinstance(response.nodes_by_label[1][0].node, ImageNode)
-    assert response.source_nodes[0].node.text == ""
+    assert response.source_nodes[2].node.text == ""
 
 
 @pytest.mark.parametrize("renderer", [None, lambda block: f"{block.title or ''}{block.text}"])

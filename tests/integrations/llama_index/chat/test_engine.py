@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from contextpilot_core import ConfigError, EngineConfig, RequestError, ReuseEngine
+from contextpilot_core import AnswerError, ConfigError, EngineConfig, RequestError, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.session import session
 from tests.conftest import require
@@ -111,13 +111,6 @@ def test_s2_no_documents_no_canned_reply(way, talk):
     assert answer == "answer 1"
     assert response.source_nodes == []
     assert chat.prompts == ["<|im_start|>user\nhello<|im_end|>\n"]
-
-
-def test_an_empty_question_without_documents(talk):
-    chat = talk(table={})
-    chat("")
-    assert chat.prompts == ["<|im_start|>user\n<|im_end|>\n"]
-    assert len(chat.history) == 2
 
 
 def test_s7_repeats_within_one_turn(talk):
@@ -535,11 +528,17 @@ def test_d8_old_messages_are_not_counted_again(talk):
 
 
 def test_what_the_server_reports_corrects_the_count(talk):
-    raw = {"usage": {"prompt_tokens": 100_000, "completion_tokens": 1}}
-    chat = talk(llm=Recorder(raw=raw), max_context_tokens=50_000)
+    alone = talk(max_context_tokens=50_000)
+    for question in ("qA one", "qB two"):
+        alone(question)
+    assert len(alone.llm.messages[-1]) == 3
+    first, second = (sum(len(each.content) for each in messages) for messages in alone.llm.messages)
+    chat = talk(
+        llm=Recorder(raw={"usage": {"prompt_tokens": first, "completion_tokens": 1}}), max_context_tokens=second
+    )
     assert chat.chats.last_usage.prompt_tokens is None
     chat("qA one")
-    assert chat.chats.last_usage.prompt_tokens == 100_000
+    assert chat.chats.last_usage.prompt_tokens == first  # every character is a token
     chat("qB two")
     assert len(chat.llm.messages[-1]) == 1
 
@@ -618,11 +617,13 @@ def test_a_stream_that_breaks_off_is_not_in_the_history(way, talk):
     assert len(chat.history) == 2
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("way", ["stream_chat", "astream_chat"])
 def test_a_stream_without_a_chunk(way, talk):
     chat = talk(way, llm=Recorder(lambda messages: ""))
-    response, answer = chat("qA one")
-    assert (answer, chat.history, chat.engine.stats().in_flight) == ("", [], 0)
+    with pytest.raises(AnswerError, match="not a single piece"):
+        chat("qA one")
+    assert (chat.history, chat.engine.stats().in_flight) == ([], 0)
 
 
 def test_a_stream_is_in_the_history_when_it_was_consumed():

@@ -87,3 +87,26 @@ def test_a_server_that_reports_with_every_piece_is_counted_once(way, last, heard
         chat.loop.close()
     assert [(event.prompt_tokens, event.reported, event.hit_rate) for event in heard] == [(200, 150, 0.75)] * 2
     assert chat.chats.last_usage.completion_tokens == 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_handler_that_fails_loses_neither_the_answer_nor_its_turn(way):
+    class Failing(BaseEventHandler):
+        @classmethod
+        def class_name(cls):
+            return "Failing"
+
+        def handle(self, event, **kwargs):
+            if isinstance(event, TurnEvent):
+                raise ValueError("no")
+
+    dispatcher, handler = get_dispatcher(), Failing()
+    dispatcher.add_event_handler(handler)
+    try:
+        chat = Chat(way, llm=Recorder(raw=USAGE), engine=ReuseEngine())
+        chat("qA what?")
+    finally:
+        dispatcher.event_handlers.remove(handler)
+    if chat.loop:
+        chat.loop.close()
+    assert len(chat.chats.chat_history) == 2

@@ -127,3 +127,18 @@ def test_what_an_application_took_out_of_a_message_does_not_come_back(talk, cut)
     assert (D1 in chat.prompts[-1], D2 in chat.prompts[-1], D3 in chat.prompts[-1]) == (False, True, False)
     assert [message.content for message in chat.history[:-1]] == [message.content for message in sent]
     assert question_of(messages[2]) == "[removed]"
+
+
+# --- halves of characters ------------------------------------------------------------------------------------------
+
+
+def test_what_a_memory_brings_is_sent_whole_and_stays_as_it_is():
+    """Another application may have written half a character there, which no client library can send."""
+    blocks = [TextBlock(text="a \ud83d"), TextBlock(text="\ud83d\ude00"), TextBlock(text="tea")]
+    theirs = ChatMessage(role="assistant", blocks=blocks, additional_kwargs={"tool_calls": [{"args": "\udfff"}]})
+    sent = as_sent(theirs)
+    assert [block.text for block in sent.blocks] == ["a \ufffd", "\U0001f600", "tea"]
+    assert sent.additional_kwargs == {"tool_calls": [{"args": "\ufffd"}]}
+    assert theirs.blocks[0].text == "a \ud83d"
+    assert openai_form([sent])[0] == entry_of(theirs).message
+    assert as_sent(sent) is sent

@@ -87,7 +87,7 @@ def stored(asked, text):
     query=st.text(),
     blocks=st.lists(st.text(), min_size=1, max_size=4),
     base=st.text(),
-    tokens=st.integers(0),
+    tokens=st.integers(0, 2**40),
     text=st.text(),
 )
 def test_a_record_gives_back_what_a_question_was_planned_from(query, blocks, base, tokens, text):
@@ -163,6 +163,29 @@ def test_a_record_without_what_it_showed_is_believed():
         {**GOOD, "base": None},
         {**GOOD, "base": ["x"]},
         {**GOOD, "shown": 5},
+        {**GOOD, "blocks": {"text": "tea"}},
+        {**GOOD, "blocks": ""},
+        {**GOOD, "blocks": [{"text": "tea", "metadata": {5: "five"}}]},
+        {**GOOD, "blocks": [{5: "tea"}]},
+        {**GOOD, "order": None},
+        {**GOOD, "order": "0"},
+        {**GOOD, "order": {"0": 0}},
+        {**GOOD, "order": [float("nan")]},
+        {**GOOD, "tokens": -1},
+        {**GOOD, "tokens": 10**400},
+        {**GOOD, "tokens": float("nan")},
+        {**GOOD, "labels": 5},
+        {**GOOD, "labels": "12"},
+        {**GOOD, "labels": [0]},
+        {**GOOD, "labels": [-3]},
+        {**GOOD, "labels": [True]},
+        {**GOOD, "labels": ["1"]},
+        {**GOOD, "frame": None},
+        {**GOOD, "frame": "ab"},
+        {**GOOD, "frame": {"a": 1, "b": 2}},
+        {**GOOD, "frame": ["a"]},
+        {**GOOD, "frame": ["a", "b", "c"]},
+        {**GOOD, "frame": ["a", 5]},
     ],
 )
 def test_what_others_wrote_is_no_record(record):
@@ -179,6 +202,23 @@ def test_a_message_that_somebody_changed_is_theirs(text):
 def test_spaces_and_ends_of_lines_are_no_change(text):
     record = record_of(Asked("Why?", ("tea",), order=(0,)), "[Doc 1]\n===\ntea\n===\n\nWhy?")
     assert asked_of(record, text) == Asked("Why?", (ContextBlock(text="tea"),), order=(0,))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*GOOD, "labels", "frame", "shown", "more"]), VALUES, max_size=9), st.data())
+def test_whatever_stands_where_a_record_should_can_be_read(spoilt, data):
+    """It is a record that can be planned from, or none."""
+    record = data.draw(st.sampled_from([{**GOOD, **spoilt}, spoilt]))
+    asked = asked_of(record, "text")
+    if asked is not None:
+        turn = Turn(Setting(engine=ReuseEngine(), count=estimate_tokens), [], asked, room=50)
+        assert asked_of(json.loads(json.dumps(record_of(turn.entry.asked, "text"))), "text") is not None
 
 
 def test_orders_of_wrong_numbers_are_no_reason_to_fail():
@@ -266,3 +306,38 @@ def test_where_an_engine_knows_only_the_text_of_a_source_the_question_knows_the_
     }
     found = known_sources(sources, [Asked("q", ("milk", tea)), Asked("p", (tea,))], config)
     assert found == {**sources, 1: Source(label=1, blocks=(tea,))}
+
+
+# --- halves of characters ------------------------------------------------------------------------------------------
+
+
+def test_what_is_asked_is_made_whole_but_for_what_nobody_sends():
+    block = ContextBlock(text="tea \ud83d", title="T\udfff", id="\ud83d", metadata={"by": "\ud83d"})
+    asked = Asked(
+        "q\ud83d\ude00", ("milk\ud800", block, "salt"), ({"type": "text", "text": "\ude00"},), frame=("\ud83d", "")
+    )
+    assert (asked.query, asked.parts, asked.frame) == (
+        "q\U0001f600",
+        ({"type": "text", "text": "\ufffd"},),
+        ("\ufffd", ""),
+    )
+    assert asked.blocks == (
+        "milk\ufffd",
+        ContextBlock(text="tea \ufffd", title="T\ufffd", id="\ud83d", metadata={"by": "\ud83d"}),
+        "salt",
+    )
+    assert json.dumps(record_of(asked, "t"), ensure_ascii=False).encode()
+    assert Asked("q", asked.blocks).blocks[1] is asked.blocks[1]
+
+
+def test_what_a_renderer_makes_is_sent_whole():
+    engine = ReuseEngine(EngineConfig(renderer=lambda block: f"{block.text} {(block.metadata or {}).get('by')}"))
+    setting = Setting(engine=engine, count=estimate_tokens)
+    asked = Asked("q", (ContextBlock(text="tea " * 40, metadata={"by": "\ud83d"}),))
+    first = Turn(setting, [], asked)
+    assert "\ufffd" in first.prompt[0]["content"]
+    first.sent()
+    again = Turn(setting, [first.entry, Entry({"role": "assistant", "content": "ok"})], asked)
+    assert json.dumps(again.prompt, ensure_ascii=False).encode()
+    again.sent()
+    assert engine.stats().in_flight == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from contextpilot_core import EngineConfig, ReuseEngine
+from contextpilot_core import AnswerError, EngineConfig, ReuseEngine
 from contextpilot_core.errors import RequestTypeError
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.serving.chat import Asked, Entry, Turn, Usage
@@ -222,7 +222,7 @@ def test_a_stream_is_sent_once():
 
 def test_a_stream_without_a_chunk_was_not_sent():
     setting = setting_of()
-    with turn_of(setting, [], "q", A).streaming():
+    with pytest.raises(AnswerError, match="not a single piece"), turn_of(setting, [], "q", A).streaming():
         pass
     check(setting)
     assert (setting.engine.stats().committed, setting.engine.stats().abandoned) == (0, 1)
@@ -349,3 +349,45 @@ def test_a_turn_is_planned_when_it_is_made():
     with pytest.raises(RequestTypeError, match="blocks must be a sequence"):
         Turn(setting, [], Asked("q", "one text"))
     check(setting)
+
+
+# --- what fails once the model was asked ---------------------------------------------------------------------------
+
+
+class Broken(ReuseEngine):
+    """An engine that fails at every call once it is ``broken``, as one whose clock or journal does."""
+
+    broken = False
+
+    def __getattribute__(self, name):
+        if name in ("plan", "commit", "abandon", "evict", "observe", "stats") and type(self).broken:
+            raise RuntimeError("tea is secret")
+        return super().__getattribute__(name)
+
+
+def test_an_engine_that_fails_behind_an_answer_raises_nothing_and_says_nothing_of_texts(caplog):
+    class Own(Broken):
+        pass
+
+    turn = turn_of(setting_of(Own()), [], "q", A)
+    Own.broken = True
+    turn.sent()
+    turn.failed()
+    turn.unanswered()
+    observation = turn.observe(Usage(prompt_tokens=9, cached_tokens=4), None, None)
+    assert (observation.predicted, observation.reported, observation.source) == (None, 4, "estimate")
+    assert "RuntimeError" in caplog.text and "secret" not in caplog.text
+
+
+def test_the_sources_are_known_before_the_model_is_asked():
+    asked = []
+
+    def renderer(block):
+        asked.append(block)
+        return block.text
+
+    turn = turn_of(setting_of(ReuseEngine(EngineConfig(renderer=renderer))), [], "q", A)
+    turn.sent()
+    before = len(asked)
+    assert turn.sources[1].block.text == A
+    assert len(asked) == before

@@ -2,7 +2,7 @@
 
 import pytest
 
-from contextpilot_core import ConfigError, RequestError, RequestTypeError
+from contextpilot_core import AnswerError, ConfigError, RequestError, RequestTypeError
 from contextpilot_integrations.serving.chat.tenants import Tenants
 from contextpilot_integrations.serving.client.calls import closing_stream
 from contextpilot_integrations.serving.client.client import ContextPilotClient
@@ -14,6 +14,7 @@ from tests.integrations.serving.client.faces import (
     TEA,
     TEXT,
     Face,
+    openai,
     openai_client,
 )
 
@@ -118,7 +119,8 @@ def test_a_salt_at_the_top_is_replaced_too(server):
 
     asked = []
     tenants = Tenants("a key of more than sixteen bytes")
-    ContextPilotClient(Chat, model="m", tenants=tenants).chat([TEA], "?", namespace="a", cache_salt="stolen")
+    with pytest.raises(AnswerError):  # it passes on nothing that comes back
+        ContextPilotClient(Chat, model="m", tenants=tenants).chat([TEA], "?", namespace="a", cache_salt="stolen")
     assert "cache_salt" not in asked[0]
     assert asked[0]["extra_body"] == {"cache_salt": tenants.cache_salt("a")}
 
@@ -150,11 +152,13 @@ def test_tenants_are_tenants(server):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"messages": []}, RequestError, "messages cannot be given, this client builds it: give the question as query"),
+        ({"messages": []}, RequestError, "messages cannot be given, it is built here: give the question as query"),
         ({"prompt": "x"}, RequestError, "earlier turns are kept by session_id"),
         ({"namespace": 5}, RequestTypeError, "namespace=5 must be a str; give the tenant's name"),
         ({"namespace": None}, RequestTypeError, "namespace=None must be a str"),
         ({"extra_body": "x"}, RequestTypeError, "extra_body is a str; it must be a dict of the server's options"),
+        ({"extra_body": [("messages", [])]}, RequestTypeError, "extra_body is a list; it must be a dict"),
+        ({"extra_body": {"n": 2}}, RequestError, "n=2 asks for other than one answer"),
         ({"stream_options": []}, RequestTypeError, "stream_options is a list; it must be a dict"),
     ],
 )
@@ -203,6 +207,22 @@ def test_parts_may_be_a_tuple(chat, server):
     assert server.requests[0]["messages"][0]["content"] == [TEXT]
 
 
+@pytest.mark.parametrize("options", [{"n": 2}, {"n": 0}, {"extra_body": {"n": 3}}])
+def test_more_than_one_answer_is_refused_and_one_is_not(chat, server, options):
+    with pytest.raises(RequestError, match="leave n out, and ask once for each answer"):
+        chat([TEA], "?", **options)
+    assert server.requests == []
+    assert chat.engine.stats().planned == 0
+    for one in (1, None, openai.NOT_GIVEN):
+        assert chat([TEA], "?", n=one).answer == "Hello there"
+
+
+def test_a_text_prompt_has_one_answer_too(chat, server):
+    with pytest.raises(RequestError, match="n=2"):
+        chat.complete([TEA], "?", n=2)
+    assert server.requests == []
+
+
 def test_the_callers_options_stay_as_they_are(server):
     body, options = {"top_k": 1}, {"x": 1}
     face = Face(server, tenants=Tenants("a key of more than sixteen bytes"))
@@ -243,3 +263,14 @@ def test_a_response_is_closed_at_the_end_whatever_happens():
 def test_a_response_that_cannot_be_closed_is_left_alone():
     with closing_stream(iter(())) as chunks:
         assert list(chunks) == []
+
+
+@pytest.mark.parametrize("query", ["", " \n"])
+def test_nothing_is_not_sent(chat, server, query):
+    for ask in (chat, chat.complete):
+        with pytest.raises(RequestError, match=r"the question is empty \(\d characters\), and has no documents"):
+            ask([], query)
+    assert server.requests == []
+    assert chat.engine.stats().in_flight == 0
+    chat([], query, instructions="Tell a joke.")  # there is something to send
+    assert server.requests[0]["messages"][0]["content"] == "Tell a joke."

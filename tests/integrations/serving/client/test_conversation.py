@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from contextpilot_core import ConfigError, RequestError
+from contextpilot_core import ConfigError, RequestError, ReuseEngine
+from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.serving.chat import Entry
 from contextpilot_integrations.serving.client.conversation import Sessions
 from tests.integrations.chat_server import good, refusing
@@ -17,6 +18,7 @@ from tests.integrations.serving.client.faces import (
     TEA,
     TEXT,
     Face,
+    RouterFace,
     contents,
     document,
     openai,
@@ -313,3 +315,39 @@ def test_an_error_in_a_turn_frees_its_session():
         raise ValueError("inside")
     used(sessions, "u")
     assert known(sessions, "u") == "u"
+
+
+def test_sessions_of_one_namespace_make_no_other_forget():
+    sessions = Sessions(2)
+    used(sessions, "a", "b")
+    used(sessions, *"cdefgh", namespace="other")
+    assert known(sessions, "ab") == "ab"
+    assert len(sessions) == 4
+
+
+# --- what the engine has forgotten ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["one server", "windows", "a router", "a router of tasks"])
+@pytest.mark.parametrize("forgets", ["while it waits for the headers", "an hour later"])
+def test_no_label_stands_twice_when_the_engine_forgot_the_messages(servers, loop, kind, forgets):
+    clock = ManualClock()
+
+    def late(exchange):
+        clock.advance(61)  # longer than a plan may be in flight
+        good()(exchange)
+
+    engines = [ReuseEngine(clock=clock) for _ in servers]
+    if kind.startswith("a router"):
+        face = RouterFace(servers, loop if "tasks" in kind else None, engines=engines)
+    else:
+        windows = {"max_wait_ms": 1} if kind == "windows" else {}
+        face = Face(servers[0], asynchronous=bool(windows), loop=loop, engine=engines[0], **windows)
+    for server in servers:
+        server.script = [late if forgets.startswith("while") else good()]
+    for question in ("one?", "two?", "three?"):
+        result = face([TEA, MILK], question, session_id="u")
+        clock.advance(3_601 if forgets == "an hour later" else 0)
+    text = "\n".join(message["content"] for message in result.prompt)
+    assert [text.count(f"[Doc {n}]\n") for n in (1, 2, 3)] == [1, 1, 0]
+    assert (text.count(TEA), text.count(MILK)) == (1, 1)

@@ -309,3 +309,12 @@ def test_one_server_alone_is_asked_whatever_it_did_before(server, caplog):
             face([TEA], "?")
     assert face([TEA], "?").answer == "Hello there"
     assert caplog.records == []
+
+
+def test_a_replica_whose_answer_is_none_is_left_out(route):
+    face = route(2)
+    face.servers[0].script = [lambda exchange: exchange.page("<html>Bad gateway</html>")]
+    assert face([TEA], "?").answer == "Hello there"
+    assert face.up == [False, True]
+    assert face.router.engines[0].stats().cached_tokens == 0
+    face.check()

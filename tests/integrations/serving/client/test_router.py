@@ -3,12 +3,14 @@
 import asyncio
 import re
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import pytest
 
 from contextpilot_core import ConfigError, EngineConfig, ReuseEngine
 from contextpilot_core.testing import ManualClock
 from contextpilot_integrations.serving.client.router import AsyncReplicaRouter, ReplicaRouter
+from tests.forked import in_child
 from tests.integrations.chat_server import completing, good, refusing
 from tests.integrations.serving.client.faces import (
     MILK,
@@ -202,10 +204,59 @@ def test_base_urls_are_enough(servers):
     ]
     twin = AsyncReplicaRouter.at([servers[2].base_url], model="m")
     assert asyncio.run(twin.chat([TEA], "?")).answer == "Hello there"
-    with pytest.raises(ConfigError, match="is one str"):
+    with pytest.raises(ConfigError, match="base_urls is a str; it must be a list"):
         ReplicaRouter.at(servers[0].base_url, model="m")
 
 
 def test_a_password_in_a_url_is_in_no_name(servers):
     secret = servers[0].base_url.replace("http://", "http://user:hunter2@")
     assert "hunter2" not in repr(ReplicaRouter.at([secret], model="m").status())
+
+
+class Asking:
+    """An observer that asks the router of its engine how it does, in a thread of its own, while a plan is told."""
+
+    def __init__(self):
+        self.router, self.told, self.stats = None, [], None
+
+    def attached(self, stats):
+        self.stats = stats
+
+    def planned(self, plan, seconds):
+        self.told.append(self.router.status())
+        thread = Thread(target=lambda: self.told.append((self.router.status(), self.stats())))
+        thread.start()
+        thread.join(10)
+
+    def observed(self, plan, observation):
+        self.told.append(self.router.status())
+
+
+def test_an_observer_may_ask_how_the_replicas_do(route):
+    observers = [Asking(), Asking()]
+    face = route(2, engines=[ReuseEngine(observer=each) for each in observers])
+    for each in observers:
+        each.router = face.router
+    face([TEA], "?")
+    assert [len(each.told) for each in observers] == [3, 0]  # none waited for the other
+    face.check()
+
+
+def test_a_child_that_is_forked_while_questions_are_under_way_counts_none(servers):
+    face = RouterFace(servers[:2])
+    release = blocked(face.servers)
+
+    def child():
+        choosing = face.router._chats.replicas
+        figures = [status.outstanding for status in face.router.status()]
+        with face.router._chats.sessions.held("default", "s"):  # its turn is the parent's
+            return figures, len(choosing.engines)
+
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(face, [document], "?", session_id="s") for document in (TEA, SALT)]
+        wait_for(lambda: sum(face.counts) == 1)
+        assert in_child(child) == ([0, 0], 2)
+        release.set()
+        for answer in asked:
+            assert answer.result().answer
+    face.check()

@@ -1,11 +1,13 @@
 """Answers piece by piece: read, broken off, closed, with errors inside."""
 
+import asyncio
+import contextvars
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from contextpilot_core import RequestError
+from contextpilot_core import ContextBlock, RequestError
 from tests.conftest import require
 from tests.integrations.chat_server import breaking_off, good
 from tests.integrations.serving.client.faces import (
@@ -147,6 +149,24 @@ def test_reading_goes_on_where_it_was_left(server):
     assert stream.result.answer == "Hello there"
 
 
+def test_a_stream_has_its_sources_with_the_first_piece(server):
+    server.script, client = [good(), good(), good()], Face(server).client
+    client.chat([ContextBlock(text=TEA, id="tea")], "one", session_id="u")
+    stream = client.stream([ContextBlock(text=MILK, id="milk"), TEA], "two", session_id="u")
+    with pytest.raises(RequestError, match="first piece"):
+        _ = stream.sources
+    assert next(stream) == "Hello"
+    assert {label: source.block.id for label, source in stream.sources.items()} == {1: "tea", 2: "milk"}
+    assert stream.read().sources == stream.sources
+
+
+def test_an_answer_without_a_piece_has_its_sources_at_its_end(server):
+    server.script = [good("")]
+    stream = Face(server).client.stream([TEA], "?")
+    assert list(stream) == []
+    assert [source.block.text for source in stream.sources.values()] == [TEA]
+
+
 def test_read_returns_the_whole_answer_after_some_pieces(server):
     stream = Face(server).client.stream([TEA], "?")
     next(stream)
@@ -219,7 +239,10 @@ def test_a_stream_of_tasks_offers_the_same(server, loop):
             await stream.read()
         whole = face.client.stream([TEA], "two", session_id="u")
         assert aiter(whole) is whole
+        with pytest.raises(RequestError, match="first piece"):
+            _ = whole.sources
         assert await anext(whole) == "Hello"
+        assert [source.block.text for source in whole.sources.values()] == [TEA]
         result = await whole.read()
         assert [piece async for piece in whole] == []
         return result, whole.result
@@ -229,3 +252,95 @@ def test_a_stream_of_tasks_offers_the_same(server, loop):
     assert first.answer == "Hello there"
     assert len(server.requests) == 2
     assert contents(face.client.history("u"))[1:] == ["Hello there"]
+
+
+# --- streams that end elsewhere, and the next question at once -----------------------------------------------------
+
+MANY = good(*[f"{number} " for number in range(40)])
+
+
+@pytest.mark.parametrize(
+    "how", ["dropped", "closed in a thread", "read in a thread", "read by a thread", "in contexts"]
+)
+def test_the_next_question_may_follow_a_stream_however_it_ended(server, how):
+    server.script, face = [MANY], Face(server)
+
+    def begun():
+        stream = face.client.stream([TEA], "one", session_id="u")
+        assert next(stream) == "0 "
+        return stream
+
+    with ThreadPoolExecutor(1) as pool:
+        if how == "dropped":
+            for _ in face.client.stream([TEA], "one", session_id="u"):
+                break
+        elif how == "closed in a thread":
+            pool.submit(begun().close).result(20)
+        elif how == "read in a thread":
+            assert pool.submit(begun().read).result(20).answer
+        elif how == "read by a thread":
+            pool.submit(begun().read)  # it may not even have begun when the next question comes
+        else:
+            stream = begun()
+            contextvars.copy_context().run(next, stream)
+            contextvars.Context().run(stream.read)
+        result = face([MILK], "two", session_id="u")
+    whole = how not in ("dropped", "closed in a thread")
+    assert len(result.prompt) == (3 if whole else 1)
+    assert (face.engine.stats().committed, face.engine.stats().in_flight) == (2, 0)
+
+
+@pytest.mark.parametrize("how", ["dropped", "dropped in a generator", "closed by a task", "read by a task"])
+def test_the_next_question_may_follow_a_stream_of_tasks_however_it_ended(server, loop, how):
+    server.script, face = [MANY], Face(server, asynchronous=True, loop=loop)
+
+    async def passed_on():
+        async for piece in face.client.stream([TEA], "one", session_id="u"):
+            yield piece
+
+    async def scenario():
+        if how.startswith("dropped"):
+            stream = passed_on() if "generator" in how else face.client.stream([TEA], "one", session_id="u")
+            async for _ in stream:
+                break
+            del stream
+            return await face.client.chat([MILK], "two", session_id="u")
+        stream = face.client.stream([TEA], "one", session_id="u")
+        await anext(stream)
+        ending = stream.close() if "closed" in how else stream.read()
+        task = loop.create_task(ending, context=contextvars.Context())
+        result = await face.client.chat([MILK], "two", session_id="u")
+        await task
+        return result
+
+    result = loop.run_until_complete(asyncio.wait_for(scenario(), 20))
+    assert len(result.prompt) == (3 if "read" in how else 1)
+    assert (face.engine.stats().committed, face.engine.stats().in_flight) == (2, 0)
+
+
+def test_a_stream_whose_event_loop_is_gone_holds_up_nobody(server):
+    server.script, gone = [MANY], asyncio.new_event_loop()
+    face = Face(server, asynchronous=True, loop=gone)
+    stream = face.client.stream([TEA], "one", session_id="u")
+    assert gone.run_until_complete(anext(stream)) == "0 "
+    gone.close()
+
+    async def next_one():
+        kept = stream  # not even dropped
+        result = await face.client.chat([MILK], "two", session_id="u")
+        return result, kept
+
+    result, _ = asyncio.run(asyncio.wait_for(next_one(), 20))
+    assert len(result.prompt) == 1
+
+
+def test_a_stream_of_a_session_that_was_reset_ends_and_does_not_come_back(server):
+    face = Face(server)
+    face([TEA], "one", session_id="u")
+    stream = face.client.stream([MILK], "two", session_id="u")
+    next(stream)
+    assert face.client.reset("u") is True
+    assert stream.read().answer == "Hello there"
+    assert face.client.history("u") == ()
+    assert face.client.last_plan("u") is None
+    assert len(face([TEA], "three", session_id="u").prompt) == 1

@@ -195,6 +195,8 @@ class Giving:
     def piece(self, text):
         return self.kind(self.source.piece(text))
 
+    text = piece
+
 
 @pytest.mark.parametrize("kind", [iter, tuple, lambda ids: map(int, ids), lambda ids: array("q", ids)])
 def test_ids_may_come_in_any_ordered_form(tokenizer, reader, kind):
