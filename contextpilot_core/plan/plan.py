@@ -254,7 +254,7 @@ class Plan(OnePerProcess):
                     position=position,
                     label=label,
                     kind="hint" if hinted else "block",
-                    title=block.title or ("" if block.id is None else str(block.id)),
+                    title=block.title or _name(block),
                     text_preview=job.bodies[position][:160],
                     tokens=job.tokens[position],
                     shared=place < job.cached_blocks,
@@ -287,6 +287,13 @@ class BatchPlan:
 
     def __iter__(self) -> Iterator[Plan]:
         return iter(self.plans)
+
+
+def _name(block: ContextBlock) -> str:
+    try:
+        return "" if block.id is None else str(block.id)
+    except Exception:  # noqa: BLE001  # an id may be anything, and need not have a text
+        return f"<{type(block.id).__name__}>"
 
 
 def _as_block(block: str | ContextBlock) -> ContextBlock:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from contextpilot_core.checks import same
+from contextpilot_core.errors import RequestTypeError
 from contextpilot_core.prompt.visible import Given, MessageRecord
 from contextpilot_core.types import ContextBlock, Source
 
@@ -45,7 +46,15 @@ def citations(answer: str, sources: Mapping[int, _T]) -> Citations[_T]:
     Forms that models make of a label are read as well: ``[doc 2]``, ``[Doc 1, 3]``, ``[Doc 1, Doc 3]``,
     ``[Docs 1 and 3]``, ``[Doc 1-3]``, ``[Doc 2: tea.pdf]``. Nothing is guessed: a number that no source has is
     ``unknown``.
+
+    Raises:
+        RequestTypeError: the answer is no text, or the sources are no mapping.
     """
+    if not isinstance(answer, str) or not isinstance(sources, Mapping):
+        raise RequestTypeError(
+            f"answer is a {type(answer).__name__} and sources a {type(sources).__name__}; give the text of an answer, "
+            "and the sources of its plan"
+        )
     cited = dict.fromkeys(label for found in _CITED.findall(answer) for label in _labels(found))
     return Citations(
         sources={label: sources[label] for label in cited if label in sources},

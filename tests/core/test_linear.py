@@ -77,6 +77,11 @@ def plan(blocks: Sequence[Any], **fields: Any) -> None:
     assert made.report
 
 
+def labelled(text: str) -> str:
+    """A text in which labels are looked for."""
+    return f"[Doc 1]\n{text}\n[Doc 2]"
+
+
 def in_place(texts: Sequence[str], around: Sequence[str]) -> None:
     assert render_in_place(texts, around, EngineConfig(), estimate_tokens)
 
@@ -105,10 +110,12 @@ def prompts(text: str) -> None:
 
 WAYS: dict[str, Callable[[str], object]] = {
     "documents": lambda text: plan([text, f"X{text}", text[len(text) // 3 :] + "Y" + text[: len(text) // 3]]),
-    "question": lambda text: plan(["d"], query=text),
-    "tool result": lambda text: plan([text[1:], text], messages=[{"role": "tool", "content": text}]),
-    "answer": lambda text: plan(["d"], messages=[{"role": "assistant", "content": text}]),
-    "parts": lambda text: plan(["d"], messages=[{"role": "user", "content": [{"type": "text", "text": text}] * 2}]),
+    "question": lambda text: plan(["d"], query=labelled(text)),
+    "tool result": lambda text: plan([text[1:], text], messages=[{"role": "tool", "content": labelled(text)}]),
+    "answer": lambda text: plan(["d"], messages=[{"role": "assistant", "content": labelled(text)}]),
+    "parts": lambda text: plan(
+        ["d"], messages=[{"role": "user", "content": [{"type": "text", "text": labelled(text)}]}]
+    ),
     "second turn": second_turn,
     "for people": shown,
     "in place": lambda text: render_in_place(

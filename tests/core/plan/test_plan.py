@@ -1,6 +1,7 @@
 """What a plan shows of itself: messages as they go out, and values that reading does not change."""
 
 import copy
+import html
 import pickle
 from typing import Any
 
@@ -188,3 +189,17 @@ def test_sources_of_messages_that_nobody_remembers_are_none() -> None:
     first = engine.plan(["tea " * 40], query="one?", remember=False)
     assert [source.block.text for source in first.sources.values()] == ["tea " * 40]
     assert dict(engine.plan([], query="two?", messages=first.messages).sources) == {}
+
+
+DEEP: list[Any] = []
+for _ in range(5_000):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [(DEEP, "<list>"), pytest.param(10**5_000, "<int>", id="huge"), (None, "tea-0"), (7, "7")]
+)
+def test_a_plan_is_explained_whatever_its_blocks_are_called(name: Any, said: str) -> None:
+    plan = ReuseEngine().plan([ContextBlock(text=TEA, id=name)])
+    assert said in plan.explain()
+    assert html.escape(said) in plan._repr_html_()

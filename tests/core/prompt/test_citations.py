@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextpilot_core.errors import RequestTypeError
 from contextpilot_core.prompt.citations import Shown, citations, read_documents, shown_documents, sources_of
 from contextpilot_core.prompt.layout import BlockItem, render_context
 from contextpilot_core.prompt.messages import body_digest
@@ -158,3 +159,9 @@ def test_of_equal_blocks_that_were_all_sent_each_stands_for_itself():
     blocks, digest = [block("tea", number) for number in range(3)], body_digest("tea")
     shown = shown_documents(Given((2, 0), (1, 2), [digest] * 3, blocks))
     assert [document.blocks for document in shown] == [(blocks[2], blocks[1]), (blocks[0], blocks[1])]
+
+
+@pytest.mark.parametrize(("answer", "sources"), [(5, {}), (None, {}), (b"[Doc 1]", {}), ("[Doc 1]", None), ("", [1])])
+def test_what_is_no_answer_or_no_sources_is_refused(answer, sources):
+    with pytest.raises(RequestTypeError, match="answer is a .* and sources a .*; give the text of an answer"):
+        citations(answer, sources)
