@@ -153,9 +153,11 @@ class Namespace:
                 if commit:
                     self.commit(job)
                 self._fit()
-        finally:
+                self.close(job)
+        except BaseException:
             with self._lock:
                 self.close(job)
+            raise
         return Plan(job)
 
     def _take_place(self, job: Job) -> None:

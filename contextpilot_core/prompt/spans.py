@@ -256,23 +256,32 @@ def _segments(body: str, spans: Sequence[tuple[int, int, int]]) -> tuple[Segment
 
 def _common_run(body: str, at: int, text: str, there: int, floor: int) -> tuple[int, int]:
     """Return the maximal run of ``body`` around ``at``, not before ``floor``, that equals ``text`` around ``there``."""
-    right = _grow(lambda n: body[at : at + n] == text[there : there + n], min(len(body) - at, len(text) - there))
-    left = _grow(lambda n: body[at - n : at] == text[there - n : there], min(at - floor, there))
-    return at - left, at + right
+    return at - _behind(body, at, text, there, min(at - floor, there)), at + _ahead(body, at, text, there)
 
 
-def _grow(equal: Callable[[int], bool], limit: int) -> int:
-    """Return the greatest n up to ``limit`` with ``equal(n)``, true up to some n and false beyond."""
-    if equal(limit):
-        return limit
-    size = min(GRAM, limit)
-    while size < limit and equal(size):
-        size = min(2 * size, limit)
-    low, high = 0, size
+def _ahead(body: str, at: int, text: str, there: int) -> int:
+    """Return how many characters from ``at`` on equal those from ``there`` on; it costs as many."""
+    low, high, step = 0, min(len(body) - at, len(text) - there), GRAM
     while low < high:
-        middle = (low + high + 1) // 2
-        if equal(middle):
-            low = middle
+        middle = min(low + step, high)
+        if text.startswith(body[at + low : at + middle], there + low):
+            low, step = middle, 2 * step
+        elif middle == low + 1:
+            break
         else:
-            high = middle - 1
+            high, step = middle - 1, (middle - low) // 2
+    return low
+
+
+def _behind(body: str, at: int, text: str, there: int, limit: int) -> int:
+    """Return how many characters, up to ``limit``, before ``at`` equal those before ``there``; it costs as many."""
+    low, high, step = 0, limit, GRAM
+    while low < high:
+        middle = min(low + step, high)
+        if text.startswith(body[at - middle : at - low], there - middle):
+            low, step = middle, 2 * step
+        elif middle == low + 1:
+            break
+        else:
+            high, step = middle - 1, (middle - low) // 2
     return low

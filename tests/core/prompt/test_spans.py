@@ -385,3 +385,17 @@ def test_p16_same_bytes_under_any_hash_seed() -> None:
     ]
     assert runs[0] == runs[1]
     assert len(runs[0]) == 65
+
+
+@given(st.text(st.sampled_from("ab"), max_size=200), st.text(st.sampled_from("ab"), max_size=200), st.data())
+def test_a_common_run_goes_as_far_as_the_texts_are_equal(one: str, other: str, data: st.DataObject) -> None:
+    head = data.draw(st.integers(0, 90))
+    body, text = one + "b" * head + other, other + "b" * head + one
+    at, there = data.draw(st.integers(0, len(body))), data.draw(st.integers(0, len(text)))
+    floor = data.draw(st.integers(0, at))
+    ahead = behind = 0
+    while body[at + ahead : at + ahead + 1] and body[at + ahead] == text[there + ahead : there + ahead + 1]:
+        ahead += 1
+    while behind < min(at - floor, there) and body[at - behind - 1] == text[there - behind - 1]:
+        behind += 1
+    assert dedup._common_run(body, at, text, there, floor) == (at - behind, at + ahead)
