@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +87,16 @@ def test_anchors_are_few_and_stable() -> None:
     assert anchors("short") == {}
     assert anchors("a" * (MAX_TEXT + 1)) == {}
     assert anchors("the quick brown fox jumps over the lazy dog") == FOX
+
+
+@given(st.lists(texts, max_size=8), st.integers(0, 300))
+def test_anchors_do_not_depend_on_how_many_texts_are_scanned_together(rows: list[str], batch: int) -> None:
+    found = scan(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("contextpilot_core.prompt.winnowing._BATCH", batch)
+        parts = scan(rows)
+    assert (parts.tables(), parts.starts) == (found.tables(), found.starts)
+    assert parts.marks() == found.marks()
 
 
 def test_long_texts_are_scanned_one_by_one() -> None:
