@@ -24,7 +24,10 @@ _ACROSS = np.arange(GRAM - 1)
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Anchors of several texts: hashes and ascending positions in the joined texts; where each text starts."""
+    """Anchors of several texts: hashes and ascending positions in the joined texts; where each text starts.
+
+    Of neighbours with one hash (a text of short period) the first.
+    """
 
     hashes: NDArray[np.uint32]
     positions: NDArray[np.intp]
@@ -40,10 +43,7 @@ class Scan:
         ]
 
     def marks(self, known: Collection[int] = ()) -> list[list[tuple[int, int]]]:
-        """Return, per text, (offset, hash) of the anchors that occur again, in another place or among ``known``.
-
-        Of neighbours with one hash (a text of short period) the first.
-        """
+        """Return, per text, (offset, hash) of the anchors that occur again, in another place or among ``known``."""
         texts: list[list[tuple[int, int]]] = [[] for _ in self.starts[1:]]
         size = len(self.hashes)
         # Sorted by hash, then by place, in one go: a stable argsort takes longer.
@@ -60,8 +60,6 @@ class Scan:
         if not len(places):
             return texts
         owner = np.searchsorted(self.starts, self.positions, side="right") - 1
-        repeated = (self.hashes[1:] == self.hashes[:-1]) & (owner[1:] == owner[:-1])
-        places = places[~np.concatenate([[False], repeated])[places]]
         found = zip(owner[places].tolist(), self.positions[places].tolist(), self.hashes[places].tolist(), strict=True)
         for number, position, key in found:
             texts[number].append((position - self.starts[number], key))
@@ -109,7 +107,12 @@ def _anchor_arrays(text: str, cuts: Sequence[int]) -> tuple[NDArray[np.uint32], 
     positions = np.flatnonzero(hashes == _sliding(np.maximum, _sliding(np.minimum, padded)))
     chosen = hashes[positions]
     real = chosen != _WORD
-    return chosen[real], positions[real]
+    chosen, positions = chosen[real], positions[real]
+    fresh = np.ones(len(chosen), np.bool_)
+    np.not_equal(chosen[1:], chosen[:-1], out=fresh[1:])
+    firsts = np.searchsorted(positions, cuts)  # of each text
+    fresh[firsts[firsts < len(fresh)]] = True
+    return chosen[fresh], positions[fresh]
 
 
 def _sliding(pick: np.ufunc, values: NDArray[np.uint32]) -> NDArray[np.uint32]:

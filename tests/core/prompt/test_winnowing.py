@@ -42,16 +42,10 @@ def test_anchors_are_what_the_definition_says(text: str) -> None:
 @settings(deadline=None)
 @given(st.lists(texts, max_size=4), texts, st.sets(st.integers(0, 2**32 - 1), max_size=2))
 def test_marks_are_the_anchors_that_occur_again_or_are_known(rows: list[str], other: str, strange: set[int]) -> None:
-    found, known = [winnowed(text) for text in rows], {*anchors(other), *strange}
+    every, known = [winnowed(text) for text in rows], {*anchors(other), *strange}
+    found = [[own[n] for n in range(len(own)) if not n or own[n - 1][1] != own[n][1]] for own in every]
     uses = Counter(key for own in found for _, key in own)
-    expected = [
-        [
-            (at, key)
-            for number, (at, key) in enumerate(own)
-            if (uses[key] > 1 or key in known) and (number == 0 or own[number - 1][1] != key)
-        ]
-        for own in found
-    ]
+    expected = [[(at, key) for at, key in own if uses[key] > 1 or key in known] for own in found]
     assert scan(rows).marks(known) == expected
 
 
