@@ -70,17 +70,17 @@ def scan(texts: Sequence[str]) -> Scan:
     """Find the anchors of all texts, in one pass where they are not too long together."""
     texts = [text if len(text) <= MAX_TEXT else "" for text in texts]
     starts = list(accumulate(map(len, texts), initial=0))
-    hashes: list[NDArray[np.uint32]] = []
-    positions: list[NDArray[np.intp]] = []
+    if starts[-1] <= _BATCH:
+        return Scan(*_anchor_arrays("".join(texts), starts[1:-1]), starts)
+    parts = []
     first = 0
-    while first < len(texts) or not hashes:
+    while first < len(texts):
         last = max(first + 1, bisect_right(starts, starts[first] + _BATCH) - 1)  # as many as fit
         cuts = [cut - starts[first] for cut in starts[first + 1 : last]]
-        found, places = _anchor_arrays("".join(texts[first:last]), cuts)
-        hashes.append(found)
-        positions.append(places + starts[first])
+        hashes, positions = _anchor_arrays("".join(texts[first:last]), cuts)
+        parts.append((hashes, positions + starts[first]))
         first = last
-    return Scan(np.concatenate(hashes), np.concatenate(positions), starts)
+    return Scan(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]), starts)
 
 
 def _anchor_arrays(text: str, cuts: Sequence[int]) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
@@ -106,13 +106,13 @@ def _anchor_arrays(text: str, cuts: Sequence[int]) -> tuple[NDArray[np.uint32], 
     hashes = padded[GRAM - 1 : 1 - GRAM]
     positions = np.flatnonzero(hashes == _sliding(np.maximum, _sliding(np.minimum, padded)))
     chosen = hashes[positions]
-    real = chosen != _WORD
-    chosen, positions = chosen[real], positions[real]
-    fresh = np.ones(len(chosen), np.bool_)
-    np.not_equal(chosen[1:], chosen[:-1], out=fresh[1:])
-    firsts = np.searchsorted(positions, cuts)  # of each text
-    fresh[firsts[firsts < len(fresh)]] = True
-    return chosen[fresh], positions[fresh]
+    kept = chosen != _WORD
+    kept[1:] &= chosen[1:] != chosen[:-1]
+    if cuts:
+        first = np.searchsorted(positions, cuts)  # of each text
+        first = first[first < len(kept)]
+        kept[first] = chosen[first] != _WORD
+    return chosen[kept], positions[kept]
 
 
 def _sliding(pick: np.ufunc, values: NDArray[np.uint32]) -> NDArray[np.uint32]:
