@@ -26,6 +26,17 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
+def is_unicode(text: str) -> bool:
+    """Tell whether a text can be written in UTF-8: half a character (a lone surrogate) cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def same(first: object, other: object) -> bool:
     """Tell whether two values are equal; what refuses to be compared (arrays, tensors) is equal to itself alone."""
     try:

@@ -69,17 +69,6 @@ def read_json_lines(
         yield where, parse(line, where, fix=fix, error=error)
 
 
-def is_unicode(text: str) -> bool:
-    """Tell whether a text can be written in UTF-8: JSON may hold half a character (a lone surrogate)."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _lines(path: str | PathLike[str], *, fix: str, error: type[ContextPilotError]) -> Iterator[tuple[str, str]]:
     number = 0
     try:

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Any, Literal, TypeVar
 
 from contextpilot_core.cache import Path
-from contextpilot_core.checks import shown
+from contextpilot_core.checks import is_unicode, shown
 from contextpilot_core.config import EngineConfig
 from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.prompt import HistoryMessage, Seal, Sections, Visible, body_digests, distinct, history_of, plain
@@ -199,11 +199,8 @@ def _identifier(name: str, value: object) -> None:
 
 def _unicode(name: str, value: str) -> None:
     """Raise `RequestError` unless a name can be written in UTF-8: other processes and servers get to see it."""
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise RequestError(f"{name}={shown(value)} holds half a character (a surrogate); leave it out") from None
+    if not is_unicode(value):
+        raise RequestError(f"{name}={shown(value)} holds half a character (a surrogate); leave it out")
 
 
 def _kind(value: Any) -> str:

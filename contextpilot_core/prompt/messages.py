@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from contextpilot_core.checks import is_unicode
 from contextpilot_core.errors import RequestError, RequestTypeError
 from contextpilot_core.types import Message
 
@@ -18,13 +19,7 @@ def body_digest(body: str) -> bytes:
 
 def sendable(text: str) -> str:
     """Return a text as it can be sent: half a character (a surrogate) becomes U+FFFD; its length stays the same."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return _HALVES.sub("\ufffd", text)
-    return text
+    return text if is_unicode(text) else _HALVES.sub("\ufffd", text)
 
 
 def distinct(keys: Sequence[Hashable]) -> tuple[tuple[int, ...], tuple[int, ...]]:

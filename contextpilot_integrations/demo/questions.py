@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from contextpilot_core import ConfigError, ContextBlock
-from contextpilot_core.files import is_unicode, parse, read_text
+from contextpilot_core.checks import is_unicode
+from contextpilot_core.files import parse, read_text
 from contextpilot_integrations.demo.documents import terms
 
 

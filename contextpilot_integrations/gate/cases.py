@@ -8,7 +8,8 @@ from os import PathLike
 from typing import Any
 
 from contextpilot_core import RequestError
-from contextpilot_core.files import is_unicode, read_json_lines
+from contextpilot_core.checks import is_unicode
+from contextpilot_core.files import read_json_lines
 
 _SHAPE = (
     'a line holds {"query": "...", "documents": ["best first", ...], "answers": ["gold", ...]}, and for the last turn '

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from contextpilot_core import ConfigError, ContextPilotError, Message
-from contextpilot_core.files import is_unicode
+from contextpilot_core.checks import is_unicode
 from contextpilot_integrations import extras
 
 T = TypeVar("T")

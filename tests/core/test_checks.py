@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from contextpilot_core.checks import MOST, able, kind_of, number, one_of, same, shown, whole_number
+from contextpilot_core.checks import MOST, able, is_unicode, kind_of, number, one_of, same, shown, whole_number
 from contextpilot_core.errors import ConfigError, RequestError
 
 
@@ -107,3 +107,8 @@ def test_what_lacks_a_method_is_refused():
     for value in (5, None, object()):
         with pytest.raises(ConfigError, match=rf"^source is a {type(value).__name__} without join; it must be a str$"):
             able("source", value, ["join", "split"], "a str")
+
+
+def test_half_a_character_is_no_unicode():
+    assert is_unicode("") and is_unicode("abc") and is_unicode("é😀")
+    assert not is_unicode("\ud83d") and not is_unicode("a\udcffb")

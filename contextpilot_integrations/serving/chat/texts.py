@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from contextpilot_core import RequestError
+from contextpilot_core.checks import is_unicode
 
 _Value = TypeVar("_Value")
 
@@ -31,7 +32,7 @@ def whole(value: _Value) -> _Value:
 def _whole(value: Any) -> Any:
     """Return what a value has to be replaced by; None where it can stay."""
     if isinstance(value, str):
-        return None if _is_whole(value) else value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return None if is_unicode(value) else value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, Mapping):
         pairs = [(key, _whole(key), entry, _whole(entry)) for key, entry in value.items()]
         if all([mended is None and other is None for _, mended, _, other in pairs]):
@@ -48,13 +49,3 @@ def _whole(value: Any) -> Any:
 
 def _chosen(value: Any, mended: Any) -> Any:
     return value if mended is None else mended
-
-
-def _is_whole(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -8,7 +8,7 @@ import traceback
 import pytest
 
 from contextpilot_core.errors import ConfigError, RequestError
-from contextpilot_core.files import is_unicode, parse, read_json_lines, read_text
+from contextpilot_core.files import parse, read_json_lines, read_text
 
 SECRET = "the secret of the file"
 
@@ -115,8 +115,3 @@ def test_depth_is_that_of_the_value_and_not_of_what_its_texts_hold():
     wide, text = [[], {}] * 5_000, "[{" * 5_000
     assert parse(json.dumps(wide), "FILE", fix="", error=RequestError) == wide
     assert parse(json.dumps(text), "FILE", fix="", error=RequestError) == text
-
-
-def test_half_a_character_is_no_unicode():
-    assert is_unicode("") and is_unicode("abc") and is_unicode("é😀")
-    assert not is_unicode("\ud83d") and not is_unicode("a\udcffb")
